@@ -1,0 +1,124 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/nodes/engine"
+)
+
+// Stopping is closed when the node begins to stop or has failed: live reads end then.
+func (n *Node) Stopping() <-chan struct{} { return n.life.ending() }
+
+// Drain fails readiness at once, and after Options.ShutdownDrain refuses every request for a stream. Listeners are stopped between it and Stop.
+func (n *Node) Drain(ctx context.Context) {
+	if !n.draining.Swap(true) && n.State() == StateRunning {
+		n.logger.Info("node drains", "for", n.options.ShutdownDrain)
+		select {
+		case <-ctx.Done():
+		case <-n.life.ending():
+		case <-time.After(n.options.ShutdownDrain):
+		}
+	}
+	n.life.advance(StateStopping, nil)
+}
+
+// Stop drains when Drain was not called, makes durable and adopts what the streams hold, closes them, gives the lease back and fences this node epoch, so that others
+// take its streams at once. When ctx ends first, what is left is for a recoverer: nothing acknowledged is lost. It may be called more
+// than once, and returns when every goroutine of the node has ended.
+func (n *Node) Stop(ctx context.Context) error {
+	var err error
+	n.stopping.Do(func() {
+		if n.State() == StateNew {
+			n.life.advance(StateStopped, nil)
+			n.life.finish()
+			return
+		}
+		n.Drain(ctx)
+		if n.State() == StateStopping {
+			err = n.shutDown(ctx)
+		}
+	})
+	<-n.life.done
+	return err
+}
+
+func (n *Node) shutDown(ctx context.Context) error {
+	began := time.Now()
+	closed, errs := n.closeAll(ctx)
+	n.logger.Info("streams closed", "streams", closed, "left", n.sync.held.count(), "took", time.Since(began).Round(time.Millisecond))
+	if t := n.tenure.Load(); t != nil {
+		if err := n.layer.ReleaseLease(ctx, t.lease); err != nil && !errors.Is(err, layer.ErrNotHolder) {
+			errs = errors.Join(errs, fmt.Errorf("release lease: %w", err))
+		}
+	}
+	if err := n.layer.FenceSelf(ctx, n.ref); err != nil && !fenced(err) {
+		errs = errors.Join(errs, fmt.Errorf("fence self: %w", err))
+	}
+	n.bury()
+	if n.life.advance(StateStopped, nil) {
+		n.logger.Info("node stopped", "took", time.Since(began).Round(time.Millisecond))
+	}
+	n.life.finish()
+	return errs
+}
+
+// closeAll closes every stream, many at once so that they share packs.
+func (n *Node) closeAll(ctx context.Context) (closed int, err error) {
+	if waitErr := n.sync.pool.wait(ctx); waitErr != nil { // opens and closes that run
+		return 0, fmt.Errorf("wait for streams being opened: %w", waitErr)
+	}
+	streams := n.sync.held.all()
+	errs := make([]error, len(streams))
+	var group errgroup.Group
+	group.SetLimit(n.options.SyncConcurrency)
+	for i, stream := range streams {
+		group.Go(func() error {
+			errs[i] = n.closeForGood(ctx, stream)
+			return nil
+		})
+	}
+	_ = group.Wait() // the functions return nil: their errors are in errs
+	for _, e := range errs {
+		if e == nil {
+			closed++
+		} else if err == nil {
+			err = e // one stands for all: they fail alike
+		}
+	}
+	return closed, err
+}
+
+func (n *Node) closeForGood(ctx context.Context, stream *engine.Stream) error {
+	n.sync.held.refuse(stream.ID())
+	return n.sync.release(ctx, stream)
+}
+
+// fail ends the node for good: it stops serving at once, closes nothing, and is done when its goroutines have ended.
+func (n *Node) fail(what string, err error) {
+	if !n.life.advance(StateFailed, fmt.Errorf("%w: %s: %w", ErrFenced, what, err)) {
+		return
+	}
+	n.logger.Error("node is fenced or broken: it stops serving", "noticed_by", what, "error", err)
+	go func() { // not in wg: it waits for it; Done waits for this
+		n.bury()
+		n.life.finish()
+	}()
+}
+
+// bury ends every goroutine of the node and waits for them.
+func (n *Node) bury() {
+	n.cancel()
+	if n.engine != nil {
+		n.engine.Stop()
+	}
+	if n.log != nil {
+		_ = n.log.Close(n.alive) // nothing is waited for: what was not durable is for the recoverer
+	}
+	n.wg.Wait()
+}

@@ -1,0 +1,265 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/nodes/engine"
+)
+
+// syncTask compares the view with what this node serves, and opens and closes streams until they agree. A look costs one pass over the streams that the
+// node leads; a stream on which there is nothing to do costs nothing more.
+type syncTask struct {
+	node *Node
+	loop *loop
+	held *holdings
+	pool *pool
+}
+
+func newSyncTask(n *Node) *syncTask {
+	s := &syncTask{node: n, held: newHoldings(), pool: newPool(n.options.SyncConcurrency, &n.wg)}
+	s.loop = newLoop("sync", n.options.SyncInterval, n.logger, s.step)
+	return s
+}
+
+// errHeld: another live node has the stream open and has not yet seen that it no longer leads it. The next look tries again.
+var errHeld = errors.New("stream is still open by another node")
+
+// step is the step of the sync loop: it looks, and leaves the work to the pool.
+func (s *syncTask) step(ctx context.Context) error {
+	led := s.node.view.Led()
+	known := make(map[int64]struct{}, len(led))
+	for _, row := range led {
+		known[row.ID] = struct{}{}
+		if s.settled(row) {
+			continue
+		}
+		s.pool.submit(ctx, row.ID, func(ctx context.Context) { s.reconcile(ctx, row.ID) })
+	}
+	for _, stream := range s.held.all() {
+		if _, ok := known[stream.ID()]; !ok {
+			s.pool.submit(ctx, stream.ID(), func(ctx context.Context) { s.reconcile(ctx, stream.ID()) })
+		}
+	}
+	s.node.metrics.Streams.Set(float64(s.held.count()))
+	return nil
+}
+
+// settled tells whether there is nothing to do on a stream.
+func (s *syncTask) settled(row layer.StreamRow) bool {
+	epoch, closing, held := s.held.epoch(row.ID)
+	switch {
+	case !s.wanted(row):
+		return !held && row.OpenBy != s.node.ref
+	case !held || closing:
+		return false
+	}
+	return epoch >= row.LeaderEpoch // above: the view has not come to what this node did itself
+}
+
+// wanted tells whether this node should serve a stream.
+func (s *syncTask) wanted(row layer.StreamRow) bool {
+	if row.Leader != s.node.ref.ID || row.State == layer.StreamDeleting {
+		return false
+	}
+	transfer, moving := s.node.view.Transfer(row.ID)
+	return !moving || transfer.From != s.node.ref.ID || transfer.LeaderEpoch != row.LeaderEpoch
+}
+
+const (
+	reconcileTries = 6                     // of one job; the next look goes on
+	reconcilePause = 50 * time.Millisecond // after the first failure; it doubles
+)
+
+// reconcile brings one stream to where the view wants it.
+func (s *syncTask) reconcile(ctx context.Context, id int64) {
+	pause := reconcilePause
+	for try := 1; ; try++ {
+		err := s.reconcileOnce(ctx, id)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return
+		case errors.Is(err, errHeld):
+			s.node.logger.Debug("stream is held by another node", "stream", id, "error", err)
+			return
+		case s.node.failIfFenced("sync", err):
+			return
+		case try == reconcileTries:
+			s.node.logger.Warn("stream could not be brought to where it should be, it is tried again", "stream", id, "tries", try, "error", err)
+			return
+		}
+		s.node.logger.Debug("stream is tried again", "stream", id, "try", try, "error", err)
+		if errors.Is(err, layer.ErrStaleLeader) || errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamNotFound) {
+			s.node.readForward(ctx) // the view was behind
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-timer.C:
+			pause *= 2
+		}
+	}
+}
+
+func (s *syncTask) reconcileOnce(ctx context.Context, id int64) error {
+	row, err := s.node.view.Stream(ctx, id)
+	if errors.Is(err, layer.ErrStreamNotFound) {
+		return s.close(ctx, layer.StreamRow{ID: id, State: layer.StreamDeleting})
+	}
+	if err != nil {
+		return err
+	}
+	if s.settled(row) {
+		return nil
+	}
+	if _, _, held := s.held.epoch(id); held {
+		return s.close(ctx, row) // the look after it opens it again when it is wanted
+	}
+	if !s.wanted(row) {
+		return s.closeUnheld(ctx, row)
+	}
+	return s.open(ctx, row)
+}
+
+// open follows the sync table of design.md section 6 until the stream is open here.
+func (s *syncTask) open(ctx context.Context, row layer.StreamRow) error {
+	began := time.Now()
+	row, err := s.lead(ctx, row)
+	if err == nil {
+		var stream *engine.Stream
+		if stream, err = s.node.engine.Open(ctx, row); err == nil {
+			s.held.add(stream)
+			s.node.metrics.OpenTime.Observe(time.Since(began).Seconds())
+			s.node.logger.Debug("stream opened", "stream", row.ID, "table", row.Table, "bucket", row.Bucket, "epoch", row.Epoch, "start", stream.Start(), "end", stream.End(), "took", time.Since(began).Round(time.Millisecond))
+		}
+	}
+	if !errors.Is(err, errHeld) {
+		s.node.metrics.Opens.WithLabelValues(result(err)).Inc()
+	}
+	return err
+}
+
+// lead makes the stream's row say that this node epoch has it open, and gives the row.
+func (s *syncTask) lead(ctx context.Context, row layer.StreamRow) (layer.StreamRow, error) {
+	n := s.node
+	var err error
+	if row.State == layer.StreamOpen {
+		switch {
+		case row.OpenBy == n.ref && row.Epoch == row.LeaderEpoch:
+			return row, nil // opened before; the answer was lost, or the engine could not load it then
+		case row.OpenBy == n.ref:
+			if err := n.layer.CloseStream(ctx, n.ref, row.ID, row.Epoch); err != nil {
+				return row, fmt.Errorf("close stream %d of an earlier leadership: %w", row.ID, err)
+			}
+		case !n.deadInView(row.OpenBy):
+			return row, fmt.Errorf("%w: stream %d by node %v", errHeld, row.ID, row.OpenBy)
+		default:
+			if err := n.takeOver(ctx, row.OpenBy); err != nil {
+				return row, err
+			}
+		}
+		if row, err = n.layer.Stream(ctx, row.ID); err != nil {
+			return row, fmt.Errorf("read stream %d: %w", row.ID, err)
+		}
+		if row.Leader != n.ref.ID || row.State != layer.StreamClosed {
+			return row, fmt.Errorf("stream %d: %w", row.ID, layer.ErrStaleLeader)
+		}
+	}
+	if row.Epoch == row.LeaderEpoch {
+		if row, err = n.layer.LeadAgain(ctx, n.ref, row.ID, row.LeaderEpoch); err != nil {
+			return row, fmt.Errorf("lead stream %d again: %w", row.ID, err)
+		}
+	}
+	opened, err := n.layer.OpenStream(ctx, n.ref, row.ID, row.LeaderEpoch)
+	if err != nil {
+		return row, fmt.Errorf("open stream %d at leader epoch %d: %w", row.ID, row.LeaderEpoch, err)
+	}
+	return opened, nil
+}
+
+// close ends serving a stream that is held: what it buffers is made durable and adopted, then its row says closed.
+func (s *syncTask) close(ctx context.Context, row layer.StreamRow) error {
+	stream := s.held.refuse(row.ID)
+	if stream == nil {
+		return nil
+	}
+	if row.State == layer.StreamDeleting {
+		s.node.engine.Forget(stream)
+		s.held.remove(stream)
+		s.node.logger.Debug("deleted stream dropped", "stream", row.ID)
+		return nil
+	}
+	if err := s.release(ctx, stream); err != nil {
+		return err
+	}
+	if err := s.completeTransfer(ctx, row.ID, stream.Epoch()); err != nil {
+		return err
+	}
+	s.loop.trigger() // it may have to be opened again at a newer leader epoch
+	return nil
+}
+
+// release closes a stream in the engine, so that everything in it is in data objects, and then its row.
+func (s *syncTask) release(ctx context.Context, stream *engine.Stream) error {
+	err := s.node.engine.Close(ctx, stream)
+	if err == nil {
+		err = s.node.layer.CloseStream(ctx, s.node.ref, stream.ID(), stream.Epoch())
+		if errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamNotFound) {
+			err = nil // closed by an earlier try, or its table is gone
+		}
+	}
+	s.node.metrics.Closes.WithLabelValues(result(err)).Inc()
+	if err != nil {
+		return fmt.Errorf("close %v: %w", stream, err)
+	}
+	s.held.remove(stream)
+	s.node.logger.Debug("stream closed", "stream", stream.ID(), "epoch", stream.Epoch(), "end", stream.End())
+	return nil
+}
+
+// closeUnheld closes the row of a stream that this node epoch opened and does not hold, and hands over one that is to move and is closed already.
+func (s *syncTask) closeUnheld(ctx context.Context, row layer.StreamRow) error {
+	if row.OpenBy == s.node.ref && row.State == layer.StreamOpen {
+		if err := s.node.layer.CloseStream(ctx, s.node.ref, row.ID, row.Epoch); err != nil {
+			return fmt.Errorf("close stream %d: %w", row.ID, err)
+		}
+	}
+	return s.completeTransfer(ctx, row.ID, row.Epoch)
+}
+
+// completeTransfer makes the target of a pending transfer the leader of a stream that this node has closed.
+func (s *syncTask) completeTransfer(ctx context.Context, stream, epoch int64) error {
+	n := s.node
+	transfer, moving := n.view.Transfer(stream)
+	if !moving || transfer.From != n.ref.ID {
+		return nil
+	}
+	row, err := n.layer.CompleteTransfer(ctx, n.ref, stream, epoch)
+	switch {
+	case errors.Is(err, layer.ErrTransferNotFound):
+		return nil // cancelled, or completed by an earlier try
+	case err != nil:
+		return fmt.Errorf("complete transfer of stream %d to node %d: %w", stream, transfer.To, err)
+	}
+	n.logger.Info("transfer completed", "stream", stream, "to", row.Leader, "leader_epoch", row.LeaderEpoch)
+	n.readForward(ctx)
+	return nil
+}
+
+// follow triggers a look at each change of the view.
+func (s *syncTask) follow(ctx context.Context) {
+	for {
+		changed := s.node.view.Changed()
+		s.loop.trigger()
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+		}
+	}
+}

@@ -1,0 +1,231 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/varvedb/varve/layer"
+)
+
+// Transfer asks for a planned move of a bucket to a live node. It returns once the move is pending; Transfers shows it until it is done.
+// Errors: ErrUnknownTable, ErrUnknownBucket, ErrInvalidRequest (the target is not alive or leads the bucket already), ErrUnavailable.
+func (n *Node) Transfer(ctx context.Context, table string, bucket int, to int64) (layer.TransferRow, error) {
+	row, err := n.Table(ctx, table)
+	if err != nil {
+		return layer.TransferRow{}, err
+	}
+	stream, err := n.layer.StreamOfBucket(ctx, row.ID, bucket)
+	switch {
+	case errors.Is(err, layer.ErrStreamNotFound):
+		return layer.TransferRow{}, fmt.Errorf("%w: %d of %q", ErrUnknownBucket, bucket, table)
+	case err != nil:
+		return layer.TransferRow{}, n.commandFailed("read stream", err)
+	}
+	return n.transfer(ctx, stream, to)
+}
+
+func (n *Node) transfer(ctx context.Context, stream layer.StreamRow, to int64) (layer.TransferRow, error) {
+	if target, ok := n.view.Node(to); !ok || target.Fenced {
+		return layer.TransferRow{}, fmt.Errorf("%w: node %d is not alive", ErrInvalidRequest, to)
+	}
+	if stream.Leader == to {
+		return layer.TransferRow{}, fmt.Errorf("%w: node %d leads stream %d already", ErrInvalidRequest, to, stream.ID)
+	}
+	if err := n.mayCommand(); err != nil {
+		return layer.TransferRow{}, err
+	}
+	row, err := n.layer.BeginTransfer(ctx, n.ref, stream.ID, to, stream.LeaderEpoch, time.Now())
+	switch {
+	case errors.Is(err, layer.ErrInvalid):
+		return layer.TransferRow{}, fmt.Errorf("%w: %w", ErrInvalidRequest, err)
+	case err != nil:
+		return layer.TransferRow{}, n.commandFailed("begin transfer", err)
+	}
+	n.logger.Info("transfer begun", "stream", row.Stream, "from", row.From, "to", row.To, "leader_epoch", row.LeaderEpoch)
+	n.readForward(ctx)
+	return row, nil
+}
+
+// CancelTransfer gives up a pending move. Errors: ErrInvalidRequest (none is pending), ErrUnavailable.
+func (n *Node) CancelTransfer(ctx context.Context, stream int64) error {
+	transfer, ok := n.view.Transfer(stream)
+	if !ok {
+		return fmt.Errorf("%w: no transfer of stream %d is pending", ErrInvalidRequest, stream)
+	}
+	if err := n.mayCommand(); err != nil {
+		return err
+	}
+	err := n.layer.CancelTransfer(ctx, n.ref, transfer)
+	switch {
+	case errors.Is(err, layer.ErrTransferNotFound):
+		return fmt.Errorf("%w: no transfer of stream %d is pending", ErrInvalidRequest, stream)
+	case err != nil:
+		return n.commandFailed("cancel transfer", err)
+	}
+	n.logger.Info("transfer cancelled", "stream", stream, "to", transfer.To)
+	n.readForward(ctx)
+	return nil
+}
+
+// SetSlots changes the weight of a node in placement; 0 places no streams on it. Errors: ErrInvalidRequest, ErrUnavailable.
+func (n *Node) SetSlots(ctx context.Context, node int64, slots int) error {
+	if slots < 0 {
+		return fmt.Errorf("%w: %d slots", ErrInvalidRequest, slots)
+	}
+	if err := n.mayCommand(); err != nil {
+		return err
+	}
+	err := n.layer.SetSlots(ctx, node, slots)
+	switch {
+	case errors.Is(err, layer.ErrNodeNotFound):
+		return fmt.Errorf("%w: there is no node %d", ErrInvalidRequest, node)
+	case err != nil:
+		return n.commandFailed("set slots", err)
+	}
+	n.logger.Info("slots set", "of", node, "slots", slots)
+	n.readForward(ctx)
+	return nil
+}
+
+// DrainNode begins to move every stream of a node to the others, and lets no more be placed on it. It tells how many moves it began.
+// Errors: ErrInvalidRequest (no such node, or no other can take its streams), ErrUnavailable.
+func (n *Node) DrainNode(ctx context.Context, node int64) (int, error) {
+	if err := n.SetSlots(ctx, node, 0); err != nil {
+		return 0, err
+	}
+	load, err := n.currentLoads(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if len(load.nodes) == 0 {
+		return 0, fmt.Errorf("%w: no live node with slots can take the streams of node %d", ErrInvalidRequest, node)
+	}
+	return n.moveStreams(ctx, node, -1, load)
+}
+
+// Rebalance begins to move streams from nodes above 110% of the mean load to nodes below 90% of it. Streams without a leader are placed
+// by the lease holder, at once. It tells how many moves it began. Errors: ErrUnavailable.
+func (n *Node) Rebalance(ctx context.Context) (int, error) {
+	load, err := n.currentLoads(ctx)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, move := range load.moves() {
+		begun, err := n.moveStreams(ctx, move.from, move.streams, load)
+		total += begun
+		if err != nil {
+			return total, err
+		}
+	}
+	n.logger.Info("rebalance begun", "moves", total)
+	return total, nil
+}
+
+func (n *Node) currentLoads(ctx context.Context) (*loads, error) {
+	rows, err := n.layer.Nodes(ctx)
+	if err != nil {
+		return nil, n.commandFailed("read nodes", err)
+	}
+	counts, err := n.layer.Loads(ctx)
+	if err != nil {
+		return nil, n.commandFailed("read loads", err)
+	}
+	return newLoads(rows, counts), nil
+}
+
+// move is how many streams a node gives away.
+type move struct {
+	from    int64
+	streams int
+}
+
+// moves lists what nodes above 110% of the mean give, as far as nodes below 90% of it can take.
+func (l *loads) moves() []move {
+	var slots, streams int64
+	for _, row := range l.nodes {
+		slots += int64(row.Slots)
+		streams += l.streams[row.ID]
+	}
+	if slots == 0 {
+		return nil
+	}
+	mean := float64(streams) / float64(slots)
+	room := 0
+	for _, row := range l.nodes {
+		if fair := mean * float64(row.Slots); float64(l.streams[row.ID]) < 0.9*fair {
+			room += int(fair - float64(l.streams[row.ID]))
+		}
+	}
+	var gives []move
+	for _, row := range l.nodes {
+		fair := mean * float64(row.Slots)
+		if have := float64(l.streams[row.ID]); have > 1.1*fair && room > 0 {
+			give := min(int(have-fair), room)
+			room -= give
+			if give > 0 {
+				gives = append(gives, move{row.ID, give})
+			}
+		}
+	}
+	sort.Slice(gives, func(i, j int) bool { return gives[i].streams > gives[j].streams })
+	return gives
+}
+
+// moveStreams begins to move up to so many (-1: all) streams from a node to where placement would put them.
+func (n *Node) moveStreams(ctx context.Context, from int64, limit int, load *loads) (int, error) {
+	begun := 0
+	for after := int64(0); ctx.Err() == nil; {
+		page, err := n.layer.Owned(ctx, from, after, placePage)
+		if err != nil {
+			return begun, n.commandFailed("read streams", err)
+		}
+		if len(page) == 0 {
+			return begun, nil
+		}
+		after = page[len(page)-1].ID
+		for _, row := range page {
+			if begun == limit {
+				return begun, nil
+			}
+			if _, moving := n.view.Transfer(row.ID); moving || row.State == layer.StreamDeleting {
+				continue
+			}
+			to := load.pick()
+			if to == from || to == 0 {
+				return begun, nil
+			}
+			load.streams[from]--
+			switch _, err := n.transfer(ctx, row, to); {
+			case errors.Is(err, layer.ErrStaleLeader), errors.Is(err, layer.ErrStreamNotFound), errors.Is(err, ErrInvalidRequest):
+			case err != nil:
+				return begun, err
+			default:
+				begun++
+			}
+		}
+	}
+	return begun, ctx.Err()
+}
+
+// Transfers lists the pending moves.
+func (n *Node) Transfers(ctx context.Context) ([]TransferStatus, error) {
+	if n.view == nil {
+		return nil, unavailable("node %d has not started", n.options.NodeID)
+	}
+	var list []TransferStatus
+	for _, t := range n.view.Transfers() {
+		status := TransferStatus{Stream: t.Stream, From: t.From, To: t.To, LeaderEpoch: t.LeaderEpoch, At: t.At}
+		if stream, err := n.view.Stream(ctx, t.Stream); err == nil {
+			status.Bucket = stream.Bucket
+			if table, ok := n.view.TableByID(stream.Table); ok {
+				status.Table = table.Name
+			}
+		}
+		list = append(list, status)
+	}
+	return list, nil
+}

@@ -1,0 +1,63 @@
+package streams
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/varvedb/varve/nodes/batch"
+)
+
+// readBody reads the body of a request up to the largest append.
+func (s *Server) readBody(c echo.Context) ([]byte, error) {
+	r := c.Request()
+	if r.ContentLength > s.options.MaxBody {
+		return nil, &http.MaxBytesError{Limit: s.options.MaxBody}
+	}
+	body := http.MaxBytesReader(c.Response(), r.Body, s.options.MaxBody)
+	if r.ContentLength > 0 {
+		b := make([]byte, r.ContentLength)
+		if _, err := io.ReadFull(body, b); err != nil {
+			return nil, badRequest("incomplete_body", "the body ended before its %d bytes: %v", r.ContentLength, err)
+		}
+		return b, nil
+	}
+	return io.ReadAll(body)
+}
+
+// messages splits a body into the messages that are stored one by one: the elements of a JSON array of a JSON stream, else the whole body.
+func messages(body []byte, isJSON bool) ([][]byte, error) {
+	if !isJSON {
+		return [][]byte{body}, nil
+	}
+	body = bytes.TrimSpace(body)
+	if !json.Valid(body) {
+		return nil, badRequest("invalid_json", "the body is not valid JSON")
+	}
+	if body[0] != '[' {
+		return [][]byte{body}, nil
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(body, &elements); err != nil {
+		return nil, badRequest("invalid_json", "the body is not valid JSON: %v", err)
+	}
+	all := make([][]byte, len(elements))
+	for i := range elements {
+		all[i] = elements[i]
+	}
+	return all, nil
+}
+
+// batchOf makes one record batch of messages.
+func batchOf(all [][]byte, now time.Time) (batch.Batch, error) {
+	records := make([]batch.Record, len(all))
+	for i, value := range all {
+		records[i] = batch.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Value: value}
+	}
+	b, _, err := batch.Next(batch.Build(records, batch.BuildOptions{}))
+	return b, err
+}

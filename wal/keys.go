@@ -20,8 +20,10 @@ func LogPrefix(cluster string, node layer.NodeRef, incarnation uuid.UUID) string
 
 // SegmentKey is the key of segment seq, or of the seal at that number. Keys of one log sort by number.
 func SegmentKey(cluster string, node layer.NodeRef, incarnation uuid.UUID, seq int64) string {
-	return LogPrefix(cluster, node, incarnation) + fmt.Sprintf("%020d", seq)
+	return segmentKey(LogPrefix(cluster, node, incarnation), seq)
 }
+
+func segmentKey(prefix string, seq int64) string { return prefix + fmt.Sprintf("%020d", seq) }
 
 // DataKey is the key of a data object; id is random.
 func DataKey(cluster string, id uuid.UUID) string {

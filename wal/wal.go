@@ -22,6 +22,8 @@ type Layer interface {
 	Prepare(ctx context.Context, node layer.NodeRef, objects []string, at time.Time) error
 	Adopt(ctx context.Context, by layer.NodeRef, a layer.Adoption) error
 	SealWAL(ctx context.Context, by, dead layer.NodeRef, at int64) error
+	Stream(ctx context.Context, id int64) (layer.StreamRow, error)
+	ObjectEntries(ctx context.Context, stream, from int64, limit int) ([]layer.ObjectEntry, error)
 	ObjectMeta(ctx context.Context, object string) (layer.ObjectMeta, bool, error)
 	DestroyQueue(ctx context.Context, limit int, before time.Time) ([]layer.Doomed, error)
 }
@@ -78,6 +80,8 @@ type Segment struct {
 	Entries []segment.Entry // in the order of appends; not to be changed
 	Parts   []segment.Part  // where the object holds them
 	Bytes   int64           // size of the object
+
+	batchBytes int64
 }
 
 // ObjectEntries are the index entries for the parts of an object, in their order.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/varvedb/varve/layer"
 	"github.com/varvedb/varve/nodes/engine"
+	"github.com/varvedb/varve/ops/settings"
 	"github.com/varvedb/varve/wal"
 )
 
@@ -46,27 +47,7 @@ type Options struct {
 }
 
 // DefaultOptions are the defaults of the tags.
-func DefaultOptions() Options {
-	return Options{
-		NodeID:            1,
-		Slots:             1,
-		HeartbeatInterval: 5 * time.Second,
-		NodeTimeout:       30 * time.Second,
-		LeaseTTL:          10 * time.Second,
-		DetectorInterval:  time.Second,
-		CoordinatorTick:   5 * time.Second,
-		LifecycleInterval: 30 * time.Second,
-		SyncInterval:      5 * time.Second,
-		SyncConcurrency:   64,
-		OpenWait:          5 * time.Second,
-		PreparedTTL:       time.Hour,
-		DestroyGrace:      5 * time.Minute,
-		LogKeep:           time.Hour,
-		SweepInterval:     10 * time.Minute,
-		MaxBuckets:        10000,
-		Engine:            engine.DefaultOptions(),
-	}
-}
+func DefaultOptions() Options { return settings.Default[Options]() }
 
 // Validate names every option that cannot work.
 func (o Options) Validate() error {

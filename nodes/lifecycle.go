@@ -10,10 +10,8 @@ import (
 	"github.com/varvedb/varve/layer"
 )
 
-const (
-	lifecycleLimit = 256  // rows that one transaction of the life cycle loop takes
-	lifecyclePage  = 1000 // tables that are read at once
-)
+// lifecycleLimit is how many rows one transaction of the life cycle loop takes.
+const lifecycleLimit = 256
 
 // lifecycleStep is the step of the life cycle loop. Every part of it runs however the others fare.
 func (n *Node) lifecycleStep(ctx context.Context, lease layer.LeaseRef, trimmer *logTrimmer) error {
@@ -41,21 +39,12 @@ func (n *Node) lifecycleStep(ctx context.Context, lease layer.LeaseRef, trimmer 
 
 // tendTables makes the buckets that a crash kept tables from getting, and deletes tables whose time is over.
 func (n *Node) tendTables(ctx context.Context, now time.Time) error {
-	for after := ""; ; {
-		page, err := n.layer.Tables(ctx, after, lifecyclePage)
-		if err != nil {
-			return err
-		}
-		if len(page) == 0 {
-			return nil
-		}
-		after = page[len(page)-1].Name
-		for _, row := range page {
-			if err := n.tendTable(ctx, row, now); err != nil {
-				return fmt.Errorf("table %q: %w", row.Name, err)
-			}
+	for _, row := range n.view.Tables() {
+		if err := n.tendTable(ctx, row, now); err != nil {
+			return fmt.Errorf("table %q: %w", row.Name, err)
 		}
 	}
+	return nil
 }
 
 func (n *Node) tendTable(ctx context.Context, row layer.TableRow, now time.Time) error {
@@ -66,7 +55,7 @@ func (n *Node) tendTable(ctx context.Context, row layer.TableRow, now time.Time)
 		}
 		return err
 	}
-	if row.Buckets < row.Target && now.Sub(row.CreatedAt) > unfinishedAge {
+	if row.State == layer.TableActive && row.Buckets < row.Target && now.Sub(row.CreatedAt) > unfinishedAge {
 		n.logger.Info("table is unfinished", "table", row.Name, "buckets", row.Buckets, "target", row.Target)
 		_, err := n.growTable(ctx, row, row.Target)
 		return err

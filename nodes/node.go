@@ -28,7 +28,8 @@ type Node struct {
 	metrics *Metrics
 
 	life     *life
-	draining atomic.Bool     // requests are refused though the node still runs
+	draining atomic.Bool     // readiness fails though the node still runs
+	leaving  atomic.Bool     // the node fences itself
 	alive    context.Context // the node's own, from Start on; ends with it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of the node
@@ -71,9 +72,8 @@ func (n *Node) Start(ctx context.Context) error {
 	if err := n.start(ctx); err != nil {
 		n.life.advance(StateFailed, err)
 		if n.cancel != nil {
-			n.cancel()
+			n.bury()
 		}
-		n.wg.Wait()
 		n.life.finish()
 		return fmt.Errorf("start node %d: %w", n.options.NodeID, err)
 	}

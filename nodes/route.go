@@ -62,7 +62,7 @@ func (n *Node) awaitStream(ctx context.Context, table layer.TableRow, key bucket
 		if err := n.mayServe(); err != nil {
 			return nil, err
 		}
-		row, err := n.view.Bucket(ctx, key.table, key.bucket)
+		row, err := n.bucketRow(ctx, key)
 		if err := n.routed(row, err, table, key.bucket); err != nil {
 			return nil, err
 		}
@@ -79,6 +79,13 @@ func (n *Node) awaitStream(ctx context.Context, table layer.TableRow, key bucket
 	}
 }
 
+// bucketRow reads no longer than a request may wait.
+func (n *Node) bucketRow(ctx context.Context, key bucketKey) (layer.StreamRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, n.options.OpenWait)
+	defer cancel()
+	return n.view.Bucket(ctx, key.table, key.bucket)
+}
+
 // routed is nil for a stream that this node should serve, else the answer to give.
 func (n *Node) routed(row layer.StreamRow, err error, table layer.TableRow, bucket int) error {
 	switch {
@@ -90,11 +97,16 @@ func (n *Node) routed(row layer.StreamRow, err error, table layer.TableRow, buck
 		return fmt.Errorf("%w: look up bucket %d of %q: %w", ErrUnavailable, bucket, table.Name, err)
 	case row.State == layer.StreamDeleting:
 		return fmt.Errorf("%w: %q is being deleted", ErrUnknownTable, table.Name)
-	case row.Leader == n.ref.ID:
+	}
+	to := row.Leader
+	if transfer, moving := n.view.Transfer(row.ID); moving && transfer.LeaderEpoch == row.LeaderEpoch {
+		to = transfer.To
+	}
+	if to == n.ref.ID {
 		return nil
 	}
 	n.metrics.Redirects.Inc()
-	leader, ok := n.view.Node(row.Leader)
+	leader, ok := n.view.Node(to)
 	if !ok || leader.Fenced {
 		leader = layer.NodeRow{}
 	}
@@ -123,6 +135,8 @@ func (n *Node) Table(ctx context.Context, name string) (layer.TableRow, error) {
 	if ValidateName(name) != nil {
 		return layer.TableRow{}, fmt.Errorf("%w: %.80q", ErrUnknownTable, name)
 	}
+	ctx, cancel := context.WithTimeout(ctx, n.options.OpenWait)
+	defer cancel()
 	row, err := n.layer.TableByName(ctx, name)
 	switch {
 	case errors.Is(err, layer.ErrTableNotFound):

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/nodes/engine"
 )
 
 // Stopping is closed when the node begins to stop or has failed: live reads end then.
@@ -50,8 +47,10 @@ func (n *Node) Stop(ctx context.Context) error {
 
 func (n *Node) shutDown(ctx context.Context) error {
 	began := time.Now()
-	closed, errs := n.closeAll(ctx)
-	n.logger.Info("streams closed", "streams", closed, "left", n.sync.held.count(), "took", time.Since(began).Round(time.Millisecond))
+	open := n.sync.held.count()
+	errs := n.closeAll(ctx)
+	n.logger.Info("streams closed", "streams", open, "left", n.sync.held.count(), "took", time.Since(began).Round(time.Millisecond))
+	n.leaving.Store(true) // its fence is its own from here on
 	if t := n.tenure.Load(); t != nil {
 		if err := n.layer.ReleaseLease(ctx, t.lease); err != nil && !errors.Is(err, layer.ErrNotHolder) {
 			errs = errors.Join(errs, fmt.Errorf("release lease: %w", err))
@@ -68,40 +67,24 @@ func (n *Node) shutDown(ctx context.Context) error {
 	return errs
 }
 
-// closeAll closes every stream, many at once so that they share packs.
-func (n *Node) closeAll(ctx context.Context) (closed int, err error) {
-	if waitErr := n.sync.pool.wait(ctx); waitErr != nil { // opens and closes that run
-		return 0, fmt.Errorf("wait for streams being opened: %w", waitErr)
-	}
-	streams := n.sync.held.all()
-	errs := make([]error, len(streams))
-	var group errgroup.Group
-	group.SetLimit(n.options.SyncConcurrency)
-	for i, stream := range streams {
-		group.Go(func() error {
-			errs[i] = n.closeForGood(ctx, stream)
+// closeAll lets the sync task close every stream: a node that stops wants none. Many close at once, so that they share packs.
+func (n *Node) closeAll(ctx context.Context) error {
+	for {
+		if err := n.sync.pool.wait(ctx); err != nil {
+			return fmt.Errorf("%d streams are not closed: %w", n.sync.held.count(), err)
+		}
+		if n.sync.held.count() == 0 || n.State() != StateStopping {
 			return nil
-		})
-	}
-	_ = group.Wait() // the functions return nil: their errors are in errs
-	for _, e := range errs {
-		if e == nil {
-			closed++
-		} else if err == nil {
-			err = e // one stands for all: they fail alike
+		}
+		if err := n.sync.step(ctx); err != nil {
+			return err
 		}
 	}
-	return closed, err
-}
-
-func (n *Node) closeForGood(ctx context.Context, stream *engine.Stream) error {
-	n.sync.held.refuse(stream.ID())
-	return n.sync.release(ctx, stream)
 }
 
 // fail ends the node for good: it stops serving at once, closes nothing, and is done when its goroutines have ended.
 func (n *Node) fail(what string, err error) {
-	if !n.life.advance(StateFailed, fmt.Errorf("%w: %s: %w", ErrFenced, what, err)) {
+	if n.leaving.Load() || !n.life.advance(StateFailed, fmt.Errorf("%w: %s: %w", ErrFenced, what, err)) {
 		return
 	}
 	n.logger.Error("node is fenced or broken: it stops serving", "noticed_by", what, "error", err)

@@ -53,7 +53,7 @@ func (s *syncTask) settled(row layer.StreamRow) bool {
 	epoch, closing, held := s.held.epoch(row.ID)
 	switch {
 	case !s.wanted(row):
-		return !held && row.OpenBy != s.node.ref
+		return !held && !(row.OpenBy == s.node.ref && row.State == layer.StreamOpen)
 	case !held || closing:
 		return false
 	}
@@ -62,7 +62,7 @@ func (s *syncTask) settled(row layer.StreamRow) bool {
 
 // wanted tells whether this node should serve a stream.
 func (s *syncTask) wanted(row layer.StreamRow) bool {
-	if row.Leader != s.node.ref.ID || row.State == layer.StreamDeleting {
+	if row.Leader != s.node.ref.ID || row.State == layer.StreamDeleting || s.node.State() >= StateStopping {
 		return false
 	}
 	transfer, moving := s.node.view.Transfer(row.ID)
@@ -209,8 +209,8 @@ func (s *syncTask) release(ctx context.Context, stream *engine.Stream) error {
 	err := s.node.engine.Close(ctx, stream)
 	if err == nil {
 		err = s.node.layer.CloseStream(ctx, s.node.ref, stream.ID(), stream.Epoch())
-		if errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamNotFound) {
-			err = nil // closed by an earlier try, or its table is gone
+		if gone(err) {
+			err = nil
 		}
 	}
 	s.node.metrics.Closes.WithLabelValues(result(err)).Inc()
@@ -222,12 +222,19 @@ func (s *syncTask) release(ctx context.Context, stream *engine.Stream) error {
 	return nil
 }
 
+// gone tells whether a close was refused because there is nothing to close: an earlier try did it, or the table is gone.
+func gone(err error) bool {
+	return errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamNotFound)
+}
+
 // closeUnheld closes the row of a stream that this node epoch opened and does not hold, and hands over one that is to move and is closed already.
 func (s *syncTask) closeUnheld(ctx context.Context, row layer.StreamRow) error {
 	if row.OpenBy == s.node.ref && row.State == layer.StreamOpen {
-		if err := s.node.layer.CloseStream(ctx, s.node.ref, row.ID, row.Epoch); err != nil {
+		err := s.node.layer.CloseStream(ctx, s.node.ref, row.ID, row.Epoch)
+		if err != nil && !gone(err) {
 			return fmt.Errorf("close stream %d: %w", row.ID, err)
 		}
+		s.node.readForward(ctx)
 	}
 	return s.completeTransfer(ctx, row.ID, row.Epoch)
 }

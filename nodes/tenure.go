@@ -21,6 +21,10 @@ type tenure struct {
 	lifecycle *loop
 }
 
+// takeoverTicks is how many coordinator ticks pass between two looks for dead nodes' logs. Changes of nodes and failures bring the next
+// look at once; the list of all logs that ever were is long.
+const takeoverTicks = 6
+
 func (n *Node) beginTenure(ctx context.Context, lease layer.LeaseRef) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &tenure{lease: lease, cancel: cancel}
@@ -30,7 +34,7 @@ func (n *Node) beginTenure(ctx context.Context, lease layer.LeaseRef) {
 	trimmer := &logTrimmer{}
 
 	detect := newLoop("detector", n.options.DetectorInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.detect(ctx, t, detector) }))
-	takeover := newLoop("takeover", n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.takeOverDead(ctx) }))
+	takeover := newLoop("takeover", takeoverTicks*n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.takeOverDead(ctx) }))
 	t.place = newLoop("placement", n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.placeOrphans(ctx, t.lease) }))
 	t.lifecycle = newLoop("lifecycle", n.options.LifecycleInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.lifecycleStep(ctx, t.lease, trimmer) }))
 	sweep := newLoop("sweep", n.options.SweepInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.sweepStep(ctx, sweeper) }))

@@ -1,0 +1,1190 @@
+/*
+ * A libfdb_c for tests: the functions of functions.h over an in-memory store, one per cluster file path.
+ *
+ * It has what the engine relies on: futures that a network thread completes, callbacks, snapshots, reads of one's own
+ * writes, conflict detection, versionstamps, atomic addition, watches, batches, cancelled and timed-out work. It is not
+ * FoundationDB: one mutex guards everything, all history is kept, and a commit takes effect at once.
+ *
+ * The database option machine_id takes commands, so that tests reach them through the Go binding:
+ *   fault POINT CODE COUNT   the next COUNT operations at POINT fail with CODE. POINT is grv, read, commit (not applied),
+ *                            committed (applied), or backoff
+ *   hang POINT 0|1           operations at POINT (grv, read, commit, backoff) stay pending until 0
+ *   lock 0|1                 the database is locked
+ *   advance VERSIONS         versions pass
+ *
+ * Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks a function.
+ */
+#define VARVE_FDB_C_EXPORT
+#include <foundationdb/fdb_c.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef FAKE_MAX_API_VERSION
+#define FAKE_MAX_API_VERSION 730
+#endif
+
+enum { BATCH_ROWS = 40, LIFE_VERSIONS = 5000000, VERSION_STEP = 100, STAMP = 10 };
+enum { PARK = -1, HOLD = -2 }; /* what a job returns that cannot finish now: try again after any command, or when enqueued */
+enum { OPTION_MACHINE_ID = 21, MUTATION_ADD = 2, MUTATION_STAMPED_KEY = 14, MUTATION_STAMPED_VALUE = 15 };
+
+/* ---- bytes ---- */
+
+typedef struct {
+	uint8_t* p;
+	int n;
+} Bytes;
+
+static void* grow(void* p, size_t size) {
+	void* q = realloc(p, size ? size : 1);
+	if (q == NULL)
+		abort();
+	return q;
+}
+
+static Bytes copy_bytes(const uint8_t* p, int n) {
+	Bytes b = { grow(NULL, (size_t)n + 1), n };
+	if (n > 0)
+		memcpy(b.p, p, (size_t)n);
+	b.p[n] = 0;
+	return b;
+}
+
+static Bytes dup_bytes(Bytes b) { return copy_bytes(b.p, b.n); }
+
+/* after is the key that follows k: the byte behind the end is a zero already. */
+static Bytes after(Bytes k) {
+	Bytes b = dup_bytes(k);
+	b.n++;
+	return b;
+}
+
+static int compare(Bytes a, Bytes b) {
+	int n = a.n < b.n ? a.n : b.n;
+	int c = n ? memcmp(a.p, b.p, (size_t)n) : 0;
+	return c ? c : a.n - b.n;
+}
+
+static int equal(Bytes a, Bytes b) { return compare(a, b) == 0; }
+
+typedef struct {
+	Bytes begin, end;
+} Span;
+
+typedef struct {
+	Span* at;
+	int n, cap;
+} Spans;
+
+static void add_span(Spans* s, Bytes begin, Bytes end) {
+	if (s->n == s->cap)
+		s->at = grow(s->at, sizeof(Span) * (size_t)(s->cap = s->cap ? 2 * s->cap : 8));
+	s->at[s->n++] = (Span){ begin, end };
+}
+
+static void free_spans(Spans* s) {
+	for (int i = 0; i < s->n; i++) {
+		free(s->at[i].begin.p);
+		free(s->at[i].end.p);
+	}
+	free(s->at);
+	*s = (Spans){ 0 };
+}
+
+static int inside(Bytes key, Span s) { return compare(s.begin, key) <= 0 && compare(key, s.end) < 0; }
+static int overlap(Span a, Span b) { return compare(a.begin, b.end) < 0 && compare(b.begin, a.end) < 0; }
+
+/* ---- the store ---- */
+
+typedef struct {
+	int64_t version;
+	int present;
+	Bytes value;
+} Revision;
+
+typedef struct {
+	Bytes key;
+	Revision* at;
+	int n;
+} Row;
+
+typedef struct {
+	int64_t version;
+	Span span;
+} Written;
+
+enum { AT_GRV, AT_READ, AT_COMMIT, AT_COMMITTED, AT_BACKOFF, POINTS };
+static const char* const point_names[POINTS] = { "grv", "read", "commit", "committed", "backoff" };
+
+typedef struct Store {
+	char* path;
+	Row* rows; /* sorted */
+	int n, cap;
+	Written* log;
+	int log_n, log_cap;
+	int64_t version;
+	int locked, commits;
+	int fault_code[POINTS], fault_count[POINTS], hang[POINTS];
+	FDBFuture* watches;
+	struct Store* next;
+} Store;
+
+struct FDB_database {
+	Store* store;
+};
+
+typedef enum { OP_SET, OP_CLEAR, OP_ADD, OP_STAMPED_KEY, OP_STAMPED_VALUE } OpType;
+
+typedef struct {
+	OpType type;
+	Bytes a, b; /* key and value; begin and end of a clear */
+} Op;
+
+struct FDB_transaction {
+	int refs;
+	Store* store;
+	int64_t read_version; /* -1: not yet */
+	Op* ops;
+	int n, cap;
+	Spans reads, writes;
+	int cancelled, done, deferred;
+	int64_t committed_version;
+	uint8_t stamp[STAMP];
+	FDBFuture* pending; /* linked by sibling */
+};
+
+struct FDB_future {
+	int refs, ready, queued, user_gone, error, doom;
+	FDBTransaction* t;
+	FDBFuture *next, *sibling, *next_watch;
+	int (*job)(FDBFuture*);
+	FDBCallback callback;
+	void* parameter;
+	/* arguments */
+	Bytes key, end;
+	int snapshot, reverse, limit, ops, code, wait_commit, watching, watch_present;
+	/* results */
+	int64_t number;
+	int present, more, rows;
+	Bytes value;
+	FDBKeyValue* kvs;
+};
+
+static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static Store* stores;
+static FDBFuture *head, *tail, *parked;
+static int api_version, is_set_up, is_stopped;
+
+static int find_row(Store* s, Bytes key, int* found) {
+	int lo = 0, hi = s->n;
+	while (lo < hi) {
+		int mid = (lo + hi) / 2;
+		if (compare(s->rows[mid].key, key) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	*found = lo < s->n && equal(s->rows[lo].key, key);
+	return lo;
+}
+
+static Revision* revision_at(Row* r, int64_t version) {
+	for (int i = r->n - 1; i >= 0; i--)
+		if (r->at[i].version <= version)
+			return r->at[i].present ? &r->at[i] : NULL;
+	return NULL;
+}
+
+static Revision* look_up(Store* s, Bytes key, int64_t version) {
+	int found, i = find_row(s, key, &found);
+	return found ? revision_at(&s->rows[i], version) : NULL;
+}
+
+/* put takes over value. */
+static void put(Store* s, Bytes key, int present, Bytes value, int64_t version) {
+	int found, i = find_row(s, key, &found);
+	if (!found) {
+		if (s->n == s->cap)
+			s->rows = grow(s->rows, sizeof(Row) * (size_t)(s->cap = s->cap ? 2 * s->cap : 64));
+		memmove(&s->rows[i + 1], &s->rows[i], sizeof(Row) * (size_t)(s->n++ - i));
+		s->rows[i] = (Row){ dup_bytes(key), NULL, 0 };
+	}
+	Row* r = &s->rows[i];
+	r->at = grow(r->at, sizeof(Revision) * (size_t)(r->n + 1));
+	r->at[r->n++] = (Revision){ version, present, value };
+}
+
+/* trip tells whether an operation at a point fails (code) or hangs (PARK). */
+static int trip(Store* s, int point) {
+	if (s->hang[point])
+		return PARK;
+	if (s->fault_count[point] > 0) {
+		s->fault_count[point]--;
+		return s->fault_code[point];
+	}
+	return 0;
+}
+
+/* ---- futures and the network thread, all under mu ---- */
+
+static void unref_transaction(FDBTransaction* t);
+
+static void unref(FDBFuture* f) {
+	if (--f->refs > 0)
+		return;
+	free(f->key.p);
+	free(f->end.p);
+	free(f->value.p);
+	for (int i = 0; i < f->rows; i++) {
+		free((void*)f->kvs[i].key);
+		free((void*)f->kvs[i].value);
+	}
+	free(f->kvs);
+	if (f->t != NULL)
+		unref_transaction(f->t);
+	free(f);
+}
+
+static void enqueue(FDBFuture* f) {
+	if (f->queued || f->ready)
+		return;
+	f->queued = 1;
+	f->next = NULL;
+	if (tail != NULL)
+		tail->next = f;
+	else
+		head = f;
+	tail = f;
+	pthread_cond_broadcast(&wake);
+}
+
+static void enqueue_parked(void) {
+	FDBFuture* f = parked;
+	parked = NULL;
+	while (f != NULL) {
+		FDBFuture* next = f->next;
+		f->queued = 0;
+		enqueue(f);
+		f = next;
+	}
+}
+
+static void doom(FDBFuture* f, int code) {
+	if (f->ready)
+		return;
+	if (f->doom == 0)
+		f->doom = code;
+	enqueue(f);
+	enqueue_parked();
+}
+
+/* new_future has two references: the caller's, and one until it is ready. */
+static FDBFuture* new_future(FDBTransaction* t, int (*job)(FDBFuture*)) {
+	FDBFuture* f = calloc(1, sizeof *f);
+	if (f == NULL)
+		abort();
+	f->refs = 2;
+	f->job = job;
+	if (t != NULL) {
+		f->t = t;
+		t->refs++;
+		f->ops = t->n;
+		f->sibling = t->pending;
+		t->pending = f;
+		if (t->cancelled)
+			f->doom = 1025;
+	}
+	return f;
+}
+
+static FDBFuture* start(FDBFuture* f) {
+	enqueue(f);
+	pthread_mutex_unlock(&mu);
+	return f;
+}
+
+static void forget_watch(FDBFuture* f) {
+	for (FDBFuture** p = &f->t->store->watches; *p != NULL; p = &(*p)->next_watch)
+		if (*p == f) {
+			*p = f->next_watch;
+			return;
+		}
+}
+
+static void complete(FDBFuture* f, int error) {
+	f->error = error;
+	f->ready = 1;
+	if (f->watching)
+		forget_watch(f);
+	if (f->t != NULL)
+		for (FDBFuture** p = &f->t->pending; *p != NULL; p = &(*p)->sibling)
+			if (*p == f) {
+				*p = f->sibling;
+				break;
+			}
+	FDBCallback callback = f->user_gone ? NULL : f->callback;
+	void* parameter = f->parameter;
+	if (callback != NULL) {
+		pthread_mutex_unlock(&mu);
+		callback(f, parameter);
+		pthread_mutex_lock(&mu);
+	}
+	unref(f);
+}
+
+fdb_error_t fdb_run_network(void) {
+	pthread_mutex_lock(&mu);
+	while (!is_stopped) {
+		if (head == NULL) {
+			pthread_cond_wait(&wake, &mu);
+			continue;
+		}
+		FDBFuture* f = head;
+		head = f->next;
+		if (head == NULL)
+			tail = NULL;
+		int error = f->doom ? f->doom : f->job(f);
+		if (error == PARK) { /* stays queued, on the other list */
+			f->next = parked;
+			parked = f;
+			continue;
+		}
+		f->queued = 0;
+		if (error != HOLD)
+			complete(f, error);
+	}
+	pthread_mutex_unlock(&mu);
+	return 0;
+}
+
+fdb_error_t fdb_select_api_version_impl(int runtime, int header) {
+	if (runtime > FAKE_MAX_API_VERSION || header > FAKE_MAX_API_VERSION)
+		return 2203;
+	if (api_version != 0)
+		return 2201;
+	api_version = runtime;
+	return 0;
+}
+
+int fdb_get_max_api_version(void) { return FAKE_MAX_API_VERSION; }
+const char* fdb_get_error(fdb_error_t code) { return code == 0 ? "Success" : "an error of the fake library"; }
+const char* fdb_get_client_version(void) { return "7.3.0,fake,fdb00b073000000"; }
+
+fdb_error_t fdb_network_set_option(FDBNetworkOption option, const uint8_t* value, int n) {
+	(void)option, (void)value, (void)n;
+	return is_set_up ? 2009 : 0;
+}
+
+fdb_error_t fdb_setup_network(void) {
+	if (is_set_up)
+		return 2009;
+	is_set_up = 1;
+	return 0;
+}
+
+fdb_error_t fdb_stop_network(void) {
+	pthread_mutex_lock(&mu);
+	is_stopped = 1;
+	pthread_cond_broadcast(&wake);
+	pthread_mutex_unlock(&mu);
+	return 0;
+}
+
+/* ---- what callers do with futures ---- */
+
+void fdb_future_destroy(FDBFuture* f) {
+	pthread_mutex_lock(&mu);
+	f->user_gone = 1;
+	if (f->watching || f->wait_commit)
+		doom(f, 1101);
+	unref(f);
+	pthread_mutex_unlock(&mu);
+}
+
+void fdb_future_cancel(FDBFuture* f) {
+	pthread_mutex_lock(&mu);
+	doom(f, 1101);
+	pthread_mutex_unlock(&mu);
+}
+
+void fdb_future_release_memory(FDBFuture* f) { (void)f; }
+
+fdb_bool_t fdb_future_is_ready(FDBFuture* f) {
+	pthread_mutex_lock(&mu);
+	int ready = f->ready;
+	pthread_mutex_unlock(&mu);
+	return ready;
+}
+
+fdb_error_t fdb_future_set_callback(FDBFuture* f, FDBCallback callback, void* parameter) {
+	pthread_mutex_lock(&mu);
+	int ready = f->ready;
+	if (!ready && f->callback != NULL)
+		abort(); /* the engine never waits twice for one future */
+	if (!ready) {
+		f->callback = callback;
+		f->parameter = parameter;
+	}
+	pthread_mutex_unlock(&mu);
+	if (ready)
+		callback(f, parameter);
+	return 0;
+}
+
+fdb_error_t fdb_future_get_error(FDBFuture* f) {
+	pthread_mutex_lock(&mu);
+	int error = f->ready ? f->error : 2015;
+	pthread_mutex_unlock(&mu);
+	return error;
+}
+
+fdb_error_t fdb_future_get_int64(FDBFuture* f, int64_t* out) {
+	*out = f->number;
+	return fdb_future_get_error(f);
+}
+
+fdb_error_t fdb_future_get_key(FDBFuture* f, const uint8_t** key, int* n) {
+	*key = f->value.p;
+	*n = f->value.n;
+	return fdb_future_get_error(f);
+}
+
+fdb_error_t fdb_future_get_value(FDBFuture* f, fdb_bool_t* present, const uint8_t** value, int* n) {
+	*present = f->present;
+	return fdb_future_get_key(f, value, n);
+}
+
+fdb_error_t fdb_future_get_keyvalue_array(FDBFuture* f, const FDBKeyValue** rows, int* count, fdb_bool_t* more) {
+	*rows = f->kvs;
+	*count = f->rows;
+	*more = f->more;
+	return fdb_future_get_error(f);
+}
+
+fdb_error_t fdb_future_get_key_array(FDBFuture* f, const FDBKey** keys, int* count) {
+	(void)f, (void)keys, (void)count;
+	return 4200;
+}
+
+fdb_error_t fdb_future_get_string_array(FDBFuture* f, const char*** strings, int* count) {
+	(void)f, (void)strings, (void)count;
+	return 4200;
+}
+
+static int job_not_implemented(FDBFuture* f) {
+	(void)f;
+	return 4200;
+}
+
+static FDBFuture* not_implemented(void) {
+	pthread_mutex_lock(&mu);
+	return start(new_future(NULL, job_not_implemented));
+}
+
+/* ---- databases ---- */
+
+fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
+	if (path == NULL)
+		return 1515;
+	pthread_mutex_lock(&mu);
+	Store* s = stores;
+	while (s != NULL && strcmp(s->path, path) != 0)
+		s = s->next;
+	if (s == NULL) {
+		s = calloc(1, sizeof *s);
+		s->path = strdup(path);
+		s->version = 1000000;
+		s->next = stores;
+		stores = s;
+	}
+	*out = calloc(1, sizeof **out);
+	(*out)->store = s;
+	pthread_mutex_unlock(&mu);
+	return 0;
+}
+
+fdb_error_t fdb_create_database_from_connection_string(const char* connection, FDBDatabase** out) {
+	return fdb_create_database(connection, out);
+}
+
+void fdb_database_destroy(FDBDatabase* d) {
+	d->store = NULL; /* a use after this is a crash, as it should be */
+	free(d);
+}
+
+static int point_of(const char* name) {
+	for (int i = 0; i < POINTS; i++)
+		if (strcmp(name, point_names[i]) == 0)
+			return i;
+	return -1;
+}
+
+static int command(Store* s, const char* text) {
+	char name[16], point[16];
+	long long a = 0, b = 0;
+	if (sscanf(text, "%15s %15s %lld %lld", name, point, &a, &b) < 2)
+		return 2006;
+	int at = point_of(point);
+	if (strcmp(name, "fault") == 0 && at >= 0) {
+		s->fault_code[at] = (int)a;
+		s->fault_count[at] = (int)b;
+	} else if (strcmp(name, "hang") == 0 && at >= 0) {
+		s->hang[at] = (int)a;
+		enqueue_parked();
+	} else if (strcmp(name, "lock") == 0) {
+		s->locked = atoi(point);
+	} else if (strcmp(name, "advance") == 0) {
+		s->version += atoll(point);
+	} else {
+		return 2006;
+	}
+	return 0;
+}
+
+fdb_error_t fdb_database_set_option(FDBDatabase* d, FDBDatabaseOption option, const uint8_t* value, int n) {
+	if (option != OPTION_MACHINE_ID)
+		return 0;
+	pthread_mutex_lock(&mu);
+	Bytes text = copy_bytes(value, n);
+	int error = command(d->store, (const char*)text.p);
+	free(text.p);
+	pthread_mutex_unlock(&mu);
+	return error;
+}
+
+fdb_error_t fdb_database_create_transaction(FDBDatabase* d, FDBTransaction** out) {
+	FDBTransaction* t = calloc(1, sizeof *t);
+	t->refs = 1;
+	t->store = d->store;
+	t->read_version = -1;
+	*out = t;
+	return 0;
+}
+
+fdb_error_t fdb_database_open_tenant(FDBDatabase* d, const uint8_t* name, int n, FDBTenant** out) {
+	(void)d, (void)name, (void)n, (void)out;
+	return 2136;
+}
+
+FDBFuture* fdb_database_reboot_worker(FDBDatabase* d, const uint8_t* address, int n, fdb_bool_t check, int duration) {
+	(void)d, (void)address, (void)n, (void)check, (void)duration;
+	return not_implemented();
+}
+
+#ifndef FAKE_INCOMPLETE
+FDBFuture* fdb_database_get_client_status(FDBDatabase* d) {
+	(void)d;
+	return not_implemented();
+}
+#endif
+
+void fdb_tenant_destroy(FDBTenant* t) { (void)t; }
+
+fdb_error_t fdb_tenant_create_transaction(FDBTenant* t, FDBTransaction** out) {
+	(void)t, (void)out;
+	return 2136;
+}
+
+/* ---- transactions ---- */
+
+static void empty(FDBTransaction* t) {
+	for (int i = 0; i < t->n; i++) {
+		free(t->ops[i].a.p);
+		free(t->ops[i].b.p);
+	}
+	free(t->ops);
+	t->ops = NULL;
+	t->n = t->cap = 0;
+	free_spans(&t->reads);
+	free_spans(&t->writes);
+}
+
+static void unref_transaction(FDBTransaction* t) {
+	if (--t->refs > 0)
+		return;
+	empty(t);
+	free(t);
+}
+
+static void abandon_pending(FDBTransaction* t, FDBFuture* except) {
+	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
+		if (f != except && !(f->watching && t->done))
+			doom(f, 1025);
+}
+
+static void reset(FDBTransaction* t, FDBFuture* except) {
+	abandon_pending(t, except);
+	empty(t);
+	t->read_version = -1;
+	t->done = t->deferred = 0;
+}
+
+void fdb_transaction_destroy(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	abandon_pending(t, NULL);
+	unref_transaction(t);
+	pthread_mutex_unlock(&mu);
+}
+
+void fdb_transaction_cancel(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	t->cancelled = 1;
+	abandon_pending(t, NULL);
+	pthread_mutex_unlock(&mu);
+}
+
+void fdb_transaction_reset(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	t->cancelled = 0;
+	reset(t, NULL);
+	pthread_mutex_unlock(&mu);
+}
+
+fdb_error_t fdb_transaction_set_option(FDBTransaction* t, FDBTransactionOption option, const uint8_t* value, int n) {
+	(void)t, (void)option, (void)value, (void)n;
+	return 0;
+}
+
+void fdb_transaction_set_read_version(FDBTransaction* t, int64_t version) { t->read_version = version; }
+
+static int get_read_version(FDBTransaction* t) {
+	if (t->read_version >= 0)
+		return 0;
+	int error = trip(t->store, AT_GRV);
+	if (error != 0)
+		return error;
+	if (t->store->locked)
+		return 1038;
+	t->read_version = t->store->version;
+	return 0;
+}
+
+static int begin_read(FDBTransaction* t) {
+	int error = get_read_version(t);
+	if (error == 0)
+		error = trip(t->store, AT_READ);
+	if (error == 0 && t->store->version - t->read_version > LIFE_VERSIONS)
+		error = 1007;
+	return error;
+}
+
+static int job_read_version(FDBFuture* f) {
+	int error = get_read_version(f->t);
+	f->number = f->t->read_version;
+	return error;
+}
+
+FDBFuture* fdb_transaction_get_read_version(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	return start(new_future(t, job_read_version));
+}
+
+static int stamp_offset(Bytes data) {
+	return data.n < 4 ? -1 : (int)((uint32_t)data.p[data.n - 4] | (uint32_t)data.p[data.n - 3] << 8 |
+	                               (uint32_t)data.p[data.n - 2] << 16 | (uint32_t)data.p[data.n - 1] << 24);
+}
+
+/* stamped gives data without its offset, and with a stamp. */
+static Bytes stamped(Bytes data, const uint8_t* stamp) {
+	Bytes b = copy_bytes(data.p, data.n - 4);
+	memcpy(b.p + stamp_offset(data), stamp, STAMP);
+	return b;
+}
+
+/* unreadable_span is where the key of a versionstamped set may come to lie. */
+static Span unreadable_span(Bytes key, int64_t read_version) {
+	uint8_t low[STAMP] = { 0 }, high[STAMP];
+	memset(high, 0xff, STAMP);
+	for (int i = 0; i < 8 && read_version > 0; i++)
+		low[i] = (uint8_t)(read_version >> (56 - 8 * i));
+	if (read_version > 0)
+		low[8] = low[9] = 0xff; /* the read version itself is past */
+	return (Span){ stamped(key, low), stamped(key, high) };
+}
+
+/* add_values is FoundationDB's ADD: little endian, at the length of the parameter. */
+static Bytes add_values(Bytes old, Bytes param) {
+	Bytes sum = dup_bytes(param);
+	int carry = 0;
+	for (int i = 0; i < sum.n; i++) {
+		carry += param.p[i] + (i < old.n ? old.p[i] : 0);
+		sum.p[i] = (uint8_t)carry;
+		carry >>= 8;
+	}
+	return sum;
+}
+
+typedef struct {
+	int present, unreadable, own; /* own: the transaction's writes alone decide it */
+	Bytes value;                  /* to be freed */
+} View;
+
+/* look gives key as the transaction sees it after its first n operations. */
+static View look(FDBTransaction* t, Bytes key, int n) {
+	Revision* r = look_up(t->store, key, t->read_version);
+	View v = { r != NULL, 0, 0, r != NULL ? dup_bytes(r->value) : copy_bytes(NULL, 0) };
+	for (int i = 0; i < n; i++) {
+		Op* op = &t->ops[i];
+		Bytes old = v.value;
+		if (op->type == OP_CLEAR) {
+			if (inside(key, (Span){ op->a, op->b }))
+				v.present = v.unreadable = 0, v.own = 1;
+			continue;
+		}
+		if (op->type == OP_STAMPED_KEY) {
+			Span s = unreadable_span(op->a, t->read_version);
+			v.unreadable |= inside(key, s) || equal(key, s.end);
+			free(s.begin.p);
+			free(s.end.p);
+			continue;
+		}
+		if (!equal(op->a, key))
+			continue;
+		switch (op->type) {
+		case OP_SET:
+			v = (View){ 1, 0, 1, dup_bytes(op->b) };
+			break;
+		case OP_ADD:
+			if (!v.present)
+				old.n = 0;
+			v = (View){ 1, v.unreadable, v.own, add_values(old, op->b) };
+			break;
+		default:
+			v = (View){ 1, 1, v.own, copy_bytes(NULL, 0) };
+		}
+		free(old.p);
+	}
+	return v;
+}
+
+static int job_get(FDBFuture* f) {
+	int error = begin_read(f->t);
+	if (error != 0)
+		return error;
+	View v = look(f->t, f->key, f->ops);
+	f->present = v.present;
+	f->value = v.value;
+	if (v.unreadable)
+		return 1036;
+	if (!f->snapshot && !v.own)
+		add_span(&f->t->reads, dup_bytes(f->key), after(f->key));
+	return 0;
+}
+
+FDBFuture* fdb_transaction_get(FDBTransaction* t, const uint8_t* key, int n, fdb_bool_t snapshot) {
+	pthread_mutex_lock(&mu);
+	FDBFuture* f = new_future(t, job_get);
+	f->key = copy_bytes(key, n);
+	f->snapshot = snapshot;
+	return start(f);
+}
+
+static int compare_keys(const void* a, const void* b) { return compare(*(const Bytes*)a, *(const Bytes*)b); }
+
+/* candidates gives the keys in the span that the store or the operations know, sorted, once each, borrowed. */
+static Bytes* candidates(FDBTransaction* t, Span span, int ops, int* count) {
+	int found, first = find_row(t->store, span.begin, &found), last = find_row(t->store, span.end, &found), n = 0;
+	if (last < first)
+		last = first;
+	Bytes* keys = grow(NULL, sizeof(Bytes) * (size_t)(last - first + ops + 1));
+	for (int i = first; i < last; i++)
+		keys[n++] = t->store->rows[i].key;
+	for (int i = 0; i < ops; i++)
+		if (t->ops[i].type != OP_CLEAR && t->ops[i].type != OP_STAMPED_KEY && inside(t->ops[i].a, span))
+			keys[n++] = t->ops[i].a;
+	if (n > last - first)
+		qsort(keys, (size_t)n, sizeof(Bytes), compare_keys);
+	*count = 0;
+	for (int i = 0; i < n; i++)
+		if (*count == 0 || !equal(keys[*count - 1], keys[i]))
+			keys[(*count)++] = keys[i];
+	return keys;
+}
+
+static int meets_unreadable(FDBTransaction* t, Span span, int ops) {
+	int meets = 0;
+	for (int i = 0; i < ops; i++)
+		if (t->ops[i].type == OP_STAMPED_KEY) {
+			Span s = unreadable_span(t->ops[i].a, t->read_version);
+			meets |= overlap(s, span);
+			free(s.begin.p);
+			free(s.end.p);
+		}
+	return meets;
+}
+
+/* add_range_conflict covers what the read looked at: up to its last row when there is more, else the whole span. */
+static void add_range_conflict(FDBFuture* f, Span span) {
+	Bytes begin = dup_bytes(span.begin), end = dup_bytes(span.end);
+	if (f->more && f->rows > 0) {
+		Bytes last = { (uint8_t*)f->kvs[f->rows - 1].key, f->kvs[f->rows - 1].key_length };
+		Bytes* moved = f->reverse ? &begin : &end;
+		free(moved->p);
+		*moved = f->reverse ? dup_bytes(last) : after(last);
+	}
+	add_span(&f->t->reads, begin, end);
+}
+
+static int job_get_range(FDBFuture* f) {
+	FDBTransaction* t = f->t;
+	Span span = { f->key, f->end };
+	int error = begin_read(t);
+	if (error == 0 && f->code != 0)
+		error = f->code;
+	if (error == 0 && meets_unreadable(t, span, f->ops))
+		error = 1036;
+	if (error != 0)
+		return error;
+	int batch = f->limit > 0 && f->limit < BATCH_ROWS ? f->limit : BATCH_ROWS, n;
+	Bytes* keys = candidates(t, span, f->ops, &n);
+	f->kvs = grow(NULL, sizeof(FDBKeyValue) * (size_t)batch);
+	for (int i = 0; i < n && error == 0 && !f->more; i++) {
+		Bytes key = keys[f->reverse ? n - 1 - i : i];
+		View v = look(t, key, f->ops);
+		if (v.unreadable)
+			error = 1036;
+		if (!v.present || error != 0) {
+			free(v.value.p);
+			continue;
+		}
+		f->more = f->rows == batch;
+		if (f->more) {
+			free(v.value.p);
+			break;
+		}
+		Bytes k = dup_bytes(key);
+		f->kvs[f->rows++] = (FDBKeyValue){ k.p, k.n, v.value.p, v.value.n };
+	}
+	free(keys);
+	f->more |= f->limit > 0 && f->rows == f->limit;
+	if (error == 0 && !f->snapshot && compare(span.begin, span.end) < 0)
+		add_range_conflict(f, span);
+	return error;
+}
+
+/* selected resolves the selectors first-greater-or-equal and first-greater-than to a key. */
+static Bytes selected(const uint8_t* key, int n, fdb_bool_t or_equal) {
+	Bytes b = copy_bytes(key, n);
+	if (or_equal)
+		b.n++;
+	return b;
+}
+
+FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, int begin_length, fdb_bool_t begin_or_equal,
+                                     int begin_offset, const uint8_t* end, int end_length, fdb_bool_t end_or_equal,
+                                     int end_offset, int limit, int target_bytes, FDBStreamingMode mode, int iteration,
+                                     fdb_bool_t snapshot, fdb_bool_t reverse) {
+	(void)target_bytes, (void)iteration;
+	pthread_mutex_lock(&mu);
+	FDBFuture* f = new_future(t, job_get_range);
+	f->key = selected(begin, begin_length, begin_or_equal);
+	f->end = selected(end, end_length, end_or_equal);
+	f->limit = limit;
+	f->snapshot = snapshot;
+	f->reverse = reverse;
+	if (begin_offset != 1 || end_offset != 1)
+		f->code = 2000;
+	if (mode == 1 && limit == 0) /* EXACT */
+		f->code = 2210;
+	return start(f);
+}
+
+/* ---- writes ---- */
+
+static void add_op(FDBTransaction* t, OpType type, Bytes a, Bytes b) {
+	pthread_mutex_lock(&mu);
+	if (t->n == t->cap)
+		t->ops = grow(t->ops, sizeof(Op) * (size_t)(t->cap = t->cap ? 2 * t->cap : 16));
+	t->ops[t->n++] = (Op){ type, a, b };
+	if (t->deferred == 0 && a.n > 0 && a.p[0] == 0xff && type != OP_CLEAR)
+		t->deferred = 2004;
+	if (t->deferred == 0 && type == OP_CLEAR && compare(a, b) > 0)
+		t->deferred = 2005;
+	if (t->deferred == 0 && b.n > 100004)
+		t->deferred = 2103;
+	pthread_mutex_unlock(&mu);
+}
+
+void fdb_transaction_set(FDBTransaction* t, const uint8_t* key, int kn, const uint8_t* value, int vn) {
+	add_op(t, OP_SET, copy_bytes(key, kn), copy_bytes(value, vn));
+}
+
+void fdb_transaction_clear(FDBTransaction* t, const uint8_t* key, int n) {
+	Bytes k = copy_bytes(key, n);
+	add_op(t, OP_CLEAR, k, after(k));
+}
+
+void fdb_transaction_clear_range(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en) {
+	add_op(t, OP_CLEAR, copy_bytes(begin, bn), copy_bytes(end, en));
+}
+
+void fdb_transaction_atomic_op(FDBTransaction* t, const uint8_t* key, int kn, const uint8_t* param, int pn, FDBMutationType type) {
+	OpType op = type == MUTATION_ADD ? OP_ADD : type == MUTATION_STAMPED_KEY ? OP_STAMPED_KEY : OP_STAMPED_VALUE;
+	if (op == OP_STAMPED_VALUE && type != MUTATION_STAMPED_VALUE)
+		abort(); /* not one that the engine uses */
+	Bytes k = copy_bytes(key, kn), p = copy_bytes(param, pn), stamp = op == OP_STAMPED_KEY ? k : p;
+	int offset = op == OP_ADD ? 0 : stamp_offset(stamp);
+	if (op != OP_ADD && (offset < 0 || offset > stamp.n - 4 - STAMP)) {
+		t->deferred = 2000;
+		free(k.p);
+		free(p.p);
+		return;
+	}
+	add_op(t, op, k, p);
+}
+
+fdb_error_t fdb_transaction_add_conflict_range(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en,
+                                               FDBConflictRangeType type) {
+	pthread_mutex_lock(&mu);
+	Bytes b = copy_bytes(begin, bn), e = copy_bytes(end, en);
+	int error = compare(b, e) > 0 ? 2005 : 0;
+	if (error == 0 && compare(b, e) < 0) {
+		add_span(type == 0 ? &t->reads : &t->writes, b, e);
+	} else {
+		free(b.p);
+		free(e.p);
+	}
+	pthread_mutex_unlock(&mu);
+	return error;
+}
+
+static int64_t size_of(FDBTransaction* t) {
+	int64_t size = 0;
+	for (int i = 0; i < t->n; i++)
+		size += t->ops[i].a.n * 3 + t->ops[i].b.n;
+	for (int i = 0; i < t->reads.n; i++)
+		size += t->reads.at[i].begin.n + t->reads.at[i].end.n;
+	for (int i = 0; i < t->writes.n; i++)
+		size += t->writes.at[i].begin.n + t->writes.at[i].end.n;
+	return size;
+}
+
+static int job_size(FDBFuture* f) {
+	f->number = size_of(f->t);
+	return 0;
+}
+
+FDBFuture* fdb_transaction_get_approximate_size(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	return start(new_future(t, job_size));
+}
+
+/* ---- watches ---- */
+
+static int job_done(FDBFuture* f) {
+	(void)f;
+	return 0;
+}
+
+static int fires(FDBFuture* f) {
+	Revision* now = look_up(f->t->store, f->key, f->t->store->version);
+	return (now != NULL) != f->watch_present || (now != NULL && !equal(now->value, f->value));
+}
+
+static void fire_watches(Store* s) {
+	for (FDBFuture *f = s->watches, *next; f != NULL; f = next) {
+		next = f->next_watch;
+		if (fires(f))
+			enqueue(f);
+	}
+}
+
+/* job_watch runs when the watch is made: it notes the value, and leaves the future pending. */
+static int job_watch(FDBFuture* f) {
+	int error = get_read_version(f->t);
+	if (error != 0)
+		return error;
+	View v = look(f->t, f->key, f->ops);
+	f->watch_present = v.present;
+	f->value = v.value;
+	f->watching = 1;
+	f->job = job_done;
+	f->next_watch = NULL;
+	return HOLD;
+}
+
+static void start_watches(FDBTransaction* t) {
+	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
+		if (f->watching) {
+			f->next_watch = t->store->watches;
+			t->store->watches = f;
+		}
+}
+
+FDBFuture* fdb_transaction_watch(FDBTransaction* t, const uint8_t* key, int n) {
+	pthread_mutex_lock(&mu);
+	FDBFuture* f = new_future(t, job_watch);
+	f->key = copy_bytes(key, n);
+	return start(f);
+}
+
+/* ---- commits ---- */
+
+static int conflicts(FDBTransaction* t) {
+	Store* s = t->store;
+	for (int i = s->log_n - 1; i >= 0 && s->log[i].version > t->read_version; i--)
+		for (int j = 0; j < t->reads.n; j++)
+			if (overlap(s->log[i].span, t->reads.at[j]))
+				return 1;
+	return 0;
+}
+
+static void log_write(Store* s, Bytes begin, Bytes end) {
+	if (s->log_n == s->log_cap)
+		s->log = grow(s->log, sizeof(Written) * (size_t)(s->log_cap = s->log_cap ? 2 * s->log_cap : 64));
+	s->log[s->log_n++] = (Written){ s->version, { begin, end } };
+}
+
+static void apply_op(FDBTransaction* t, Op* op) {
+	Store* s = t->store;
+	Bytes key = op->type == OP_STAMPED_KEY ? stamped(op->a, t->stamp) : dup_bytes(op->a);
+	if (op->type == OP_CLEAR) {
+		int found, last = find_row(s, op->b, &found);
+		for (int i = find_row(s, op->a, &found); i < last; i++)
+			put(s, s->rows[i].key, 0, copy_bytes(NULL, 0), s->version);
+		log_write(s, key, dup_bytes(op->b));
+		return;
+	}
+	Revision* old = look_up(s, key, s->version);
+	if (op->type == OP_ADD)
+		put(s, key, 1, add_values(old != NULL ? old->value : (Bytes){ 0 }, op->b), s->version);
+	else
+		put(s, key, 1, op->type == OP_STAMPED_VALUE ? stamped(op->b, t->stamp) : dup_bytes(op->b), s->version);
+	log_write(s, key, after(key));
+}
+
+static void apply(FDBTransaction* t, int ops) {
+	Store* s = t->store;
+	s->version += VERSION_STEP;
+	t->committed_version = s->version;
+	for (int i = 0; i < 8; i++)
+		t->stamp[i] = (uint8_t)(s->version >> (56 - 8 * i));
+	t->stamp[8] = 0;
+	t->stamp[9] = (uint8_t)(s->commits++ % 5);
+	for (int i = 0; i < ops; i++)
+		apply_op(t, &t->ops[i]);
+	for (int i = 0; i < t->writes.n; i++)
+		log_write(s, dup_bytes(t->writes.at[i].begin), dup_bytes(t->writes.at[i].end));
+}
+
+static int commit_check(FDBTransaction* t) {
+	if (t->deferred != 0)
+		return t->deferred;
+	if (size_of(t) > 10000000)
+		return 2101;
+	if (t->store->locked)
+		return 1038;
+	int error = get_read_version(t);
+	if (error != 0)
+		return error;
+	if (t->store->version - t->read_version > LIFE_VERSIONS)
+		return 1007;
+	return conflicts(t) ? 1020 : 0;
+}
+
+static int job_stamp(FDBFuture* f) {
+	f->value = copy_bytes(f->t->stamp, STAMP);
+	return f->t->committed_version < 0 ? 2021 : 0;
+}
+
+static void settle(FDBTransaction* t) {
+	t->done = 1;
+	start_watches(t);
+	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
+		if (f->wait_commit)
+			enqueue(f);
+	fire_watches(t->store);
+}
+
+static int job_commit(FDBFuture* f) {
+	FDBTransaction* t = f->t;
+	if (f->ops == 0 && t->writes.n == 0 && t->deferred == 0) {
+		t->committed_version = -1;
+		settle(t);
+		return 0;
+	}
+	int error = trip(t->store, AT_COMMIT);
+	if (error == 0)
+		error = commit_check(t);
+	if (error != 0)
+		return error;
+	apply(t, f->ops);
+	error = trip(t->store, AT_COMMITTED);
+	if (error != 0) {
+		fire_watches(t->store); /* of others: the transaction's own get its error by the reset */
+		return error;
+	}
+	settle(t);
+	return 0;
+}
+
+FDBFuture* fdb_transaction_commit(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	return start(new_future(t, job_commit));
+}
+
+fdb_error_t fdb_transaction_get_committed_version(FDBTransaction* t, int64_t* out) {
+	pthread_mutex_lock(&mu);
+	*out = t->committed_version;
+	pthread_mutex_unlock(&mu);
+	return 0;
+}
+
+FDBFuture* fdb_transaction_get_versionstamp(FDBTransaction* t) {
+	pthread_mutex_lock(&mu);
+	FDBFuture* f = new_future(t, job_stamp);
+	f->wait_commit = 1;
+	if (f->doom)
+		enqueue(f);
+	pthread_mutex_unlock(&mu);
+	return f;
+}
+
+static int is_retryable(int code) {
+	static const int codes[] = { 1007, 1009, 1020, 1021, 1037, 1038, 1039, 1042, 1051, 1078, 1213, 1223, 1235 };
+	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+		if (codes[i] == code)
+			return 1;
+	return 0;
+}
+
+static int job_on_error(FDBFuture* f) {
+	if (!is_retryable(f->code))
+		return f->code;
+	int error = trip(f->t->store, AT_BACKOFF);
+	if (error == 0)
+		reset(f->t, f);
+	return error;
+}
+
+FDBFuture* fdb_transaction_on_error(FDBTransaction* t, fdb_error_t code) {
+	pthread_mutex_lock(&mu);
+	FDBFuture* f = new_future(t, job_on_error);
+	f->code = code;
+	return start(f);
+}
+
+/* ---- what the engine does not use ---- */
+
+FDBFuture* fdb_transaction_get_key(FDBTransaction* t, const uint8_t* key, int n, fdb_bool_t or_equal, int offset, fdb_bool_t snapshot) {
+	(void)t, (void)key, (void)n, (void)or_equal, (void)offset, (void)snapshot;
+	return not_implemented();
+}
+
+FDBFuture* fdb_transaction_get_addresses_for_key(FDBTransaction* t, const uint8_t* key, int n) {
+	(void)t, (void)key, (void)n;
+	return not_implemented();
+}
+
+FDBFuture* fdb_transaction_get_estimated_range_size_bytes(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en) {
+	(void)t, (void)begin, (void)bn, (void)end, (void)en;
+	return not_implemented();
+}
+
+FDBFuture* fdb_transaction_get_range_split_points(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en, int64_t chunk) {
+	(void)t, (void)begin, (void)bn, (void)end, (void)en, (void)chunk;
+	return not_implemented();
+}

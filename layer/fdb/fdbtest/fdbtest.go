@@ -1,0 +1,58 @@
+// Package fdbtest builds the fake libfdb_c of the tests and cluster files for it.
+package fdbtest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+)
+
+// ErrNoCompiler: there is no C compiler, which make needs as well for FoundationDB support.
+var ErrNoCompiler = errors.New("no C compiler: install gcc or clang, or set CC")
+
+// BuildLibrary compiles the fake client library into directory, with the preprocessor definitions given, and returns its
+// path. See client/testdata/fake_fdb_c.c for what it is and for its commands.
+func BuildLibrary(directory, name string, definitions ...string) (string, error) {
+	compiler, err := compiler()
+	if err != nil {
+		return "", err
+	}
+	_, here, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(filepath.Dir(here)), "client")
+	library := filepath.Join(directory, name)
+	arguments := []string{"-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-I" + filepath.Join(root, "shim")}
+	for _, definition := range definitions {
+		arguments = append(arguments, "-D"+definition)
+	}
+	arguments = append(arguments, "-o", library, filepath.Join(root, "testdata", "fake_fdb_c.c"), "-lpthread")
+	if output, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compiling the fake client library with %s: %w\n%s", compiler, err, output)
+	}
+	return library, nil
+}
+
+func compiler() (string, error) {
+	for _, name := range []string{os.Getenv("CC"), "cc", "gcc", "clang"} {
+		if name == "" {
+			continue
+		}
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoCompiler
+}
+
+// ClusterFile writes a cluster file into a new directory and returns its path. The fake library has one store per path.
+func ClusterFile(tb testing.TB) string {
+	tb.Helper()
+	path := filepath.Join(tb.TempDir(), "fdb.cluster")
+	if err := os.WriteFile(path, []byte("# written by a test\nfake:Varve1@127.0.0.1:4500\n"), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}

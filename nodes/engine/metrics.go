@@ -1,0 +1,60 @@
+package engine
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of an engine.
+type Metrics struct {
+	Appends        *prometheus.CounterVec // by result: ok, duplicate, refused, failed
+	AppendBytes    prometheus.Counter
+	AppendRecords  prometheus.Counter
+	Reads          prometheus.Counter
+	ReadBytes      prometheus.Counter
+	CacheLookups   *prometheus.CounterVec // by cache (log, block, readahead, index) and result (hit, miss)
+	ObjectBytes    *prometheus.CounterVec // by direction (read, written) and purpose (fetch, pack, merge)
+	PackSeconds    prometheus.Histogram
+	PackFailures   prometheus.Counter
+	Packs          prometheus.Counter
+	MergedEntries  prometheus.Counter
+	TrimmedStreams prometheus.Counter
+	Corruptions    prometheus.Counter
+	StreamsOpen    prometheus.Gauge
+	UnpackedBytes  prometheus.Gauge
+	ReadaheadBytes prometheus.Gauge
+}
+
+// NewMetrics makes the metrics and registers them; a nil registerer registers nothing.
+func NewMetrics(registerer prometheus.Registerer) *Metrics {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "varve", Subsystem: "engine", Name: name, Help: help})
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "varve", Subsystem: "engine", Name: name, Help: help}, labels)
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "varve", Subsystem: "engine", Name: name, Help: help})
+	}
+	m := &Metrics{
+		Appends:       vector("appends_total", "Appends by result.", "result"),
+		AppendBytes:   counter("append_bytes_total", "Bytes of batches that became durable."),
+		AppendRecords: counter("append_records_total", "Records that became durable."),
+		Reads:         counter("reads_total", "Reads that were served."),
+		ReadBytes:     counter("read_bytes_total", "Bytes of batches that were served."),
+		CacheLookups:  vector("cache_lookups_total", "Look-ups in the log cache, the block cache, the readahead and the index caches.", "cache", "result"),
+		ObjectBytes:   vector("object_bytes_total", "Bytes read from and written to the object store.", "direction", "purpose"),
+		PackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "varve", Subsystem: "engine", Name: "pack_seconds",
+			Help: "Time of a pack, from the choice of segments to the commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
+		PackFailures:   counter("pack_failures_total", "Packs that failed and were tried again."),
+		Packs:          counter("packs_total", "Packs that were committed."),
+		MergedEntries:  counter("merged_entries_total", "Small index entries that were replaced by merged ones."),
+		TrimmedStreams: counter("trims_total", "Times that the start of a stream was moved."),
+		Corruptions:    counter("corruptions_total", "Blocks and indexes of objects that failed their checks."),
+		StreamsOpen:    gauge("streams_open", "Streams that are open here."),
+		UnpackedBytes:  gauge("unpacked_bytes", "Bytes of batches in the log cache."),
+		ReadaheadBytes: gauge("readahead_bytes", "Bytes fetched ahead of readers, or being fetched."),
+	}
+	if registerer != nil {
+		registerer.MustRegister(m.Appends, m.AppendBytes, m.AppendRecords, m.Reads, m.ReadBytes, m.CacheLookups, m.ObjectBytes, m.PackSeconds,
+			m.PackFailures, m.Packs, m.MergedEntries, m.TrimmedStreams, m.Corruptions, m.StreamsOpen, m.UnpackedBytes, m.ReadaheadBytes)
+	}
+	return m
+}

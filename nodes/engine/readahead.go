@@ -1,0 +1,234 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/wal/segment"
+)
+
+const (
+	cursorsKept   = 8               // sequential readers that are remembered for each stream
+	cursorIdle    = 5 * time.Second // after which what was fetched ahead of a reader is given up
+	firstWindow   = 2 << 20         // bytes fetched ahead once a reader proves sequential; doubles with each read
+	planLookahead = 4               // index entries that planning looks into at most
+)
+
+// readers are the sequential readers of packed data that a stream remembers: a read that begins where another ended is the same reader.
+type readers struct {
+	mu      sync.Mutex
+	cursors []*cursor // idle ones, least recently used first
+	shut    bool      // nothing is remembered any more
+}
+
+// cursor is one sequential reader. While a read uses it nobody else has it.
+type cursor struct {
+	next   int64 // where the reader is expected to read on
+	window int64 // bytes to fetch ahead; 0 for a reader that was seen once
+	used   time.Time
+	ahead  []*aheadBlock // in the order in which the reader will want them
+	plan   int64         // offset from which blocks are not yet planned
+	bytes  int64         // of ahead, taken from the engine's budget
+}
+
+// aheadBlock is a block that was asked for before its reader came: kept here, because the block cache may not admit it.
+type aheadBlock struct {
+	object string
+	block  segment.Block
+	data   []byte // nil while fetch is under way
+	fetch  *fetch
+}
+
+// take gives the reader that is expected at offset, or a new one.
+func (r *readers) take(e *Engine, offset int64) *cursor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, c := range r.cursors {
+		if c.next == offset {
+			r.cursors = append(r.cursors[:i], r.cursors[i+1:]...)
+			c.window = min(max(2*c.window, firstWindow), e.options.ReadaheadWindow)
+			return c
+		}
+	}
+	return &cursor{plan: offset}
+}
+
+// put remembers a reader, in place of the one that was idle longest when there are many.
+func (r *readers) put(e *Engine, c *cursor, next int64) {
+	c.next, c.used = next, time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.shut {
+		c.release(e)
+		return
+	}
+	if len(r.cursors) >= cursorsKept {
+		r.cursors[0].release(e)
+		r.cursors = append(r.cursors[:0], r.cursors[1:]...)
+	}
+	r.cursors = append(r.cursors, c)
+}
+
+// close forgets all readers for good.
+func (r *readers) close(e *Engine) {
+	r.mu.Lock()
+	r.shut = true
+	r.mu.Unlock()
+	r.release(e, func(*cursor) bool { return true })
+}
+
+// release forgets readers.
+func (r *readers) release(e *Engine, which func(*cursor) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	kept := r.cursors[:0]
+	for _, c := range r.cursors {
+		if which(c) {
+			c.release(e)
+		} else {
+			kept = append(kept, c)
+		}
+	}
+	clear(r.cursors[len(kept):])
+	r.cursors = kept
+	if len(kept) == 0 {
+		r.cursors = nil
+	}
+}
+
+// release gives up what was fetched ahead.
+func (c *cursor) release(e *Engine) {
+	if c.bytes > 0 {
+		e.ahead.give(c.bytes)
+	}
+	c.ahead, c.bytes, c.plan = nil, 0, 0
+}
+
+// block gives block i of an entry, and sees to it that what the reader will want next is being fetched. want is how many bytes this read
+// still has room for.
+func (c *cursor) block(ctx context.Context, s *Stream, entry layer.ObjectEntry, blocks []segment.Block, i int, want int) ([]byte, error) {
+	e := s.engine
+	held := c.pop(e, entry.Object, blocks[i])
+	var own *fetch // started before anything ahead of it
+	if held == nil {
+		held = e.demand(entry.Object, blocks[i])
+		own = held.fetch
+	}
+	if c.plan < blocks[i].End {
+		c.plan = blocks[i].End
+	}
+	c.planAhead(s, entry, blocks, max(c.window, min(int64(want), e.options.ReadaheadWindow)-blocks[i].Len))
+	if held.fetch == nil {
+		return held.data, nil
+	}
+	data, err := held.fetch.wait(ctx)
+	if err != nil && own == nil && ctx.Err() == nil && !errors.Is(err, segment.ErrCorrupt) {
+		return e.block(ctx, entry.Object, blocks[i]) // what was fetched ahead had failed, perhaps long ago
+	}
+	return data, err
+}
+
+// demand asks for a block that its reader waits for.
+func (e *Engine) demand(object string, b segment.Block) *aheadBlock {
+	data, f, mine := e.blocks.begin(blockKey{object, b.Pos}, b.Len)
+	if f == nil {
+		e.metrics.CacheLookups.WithLabelValues("block", "hit").Inc()
+		return &aheadBlock{data: data}
+	}
+	e.metrics.CacheLookups.WithLabelValues("block", "miss").Inc()
+	if mine {
+		e.startFetch(object, []segment.Block{b}, []*fetch{f})
+	}
+	return &aheadBlock{fetch: f}
+}
+
+// pop takes the block off what was fetched ahead, with everything that was to come before it.
+func (c *cursor) pop(e *Engine, object string, b segment.Block) *aheadBlock {
+	for i, a := range c.ahead {
+		if a.block.Pos == b.Pos && a.object == object {
+			var freed int64
+			for _, passed := range c.ahead[:i+1] {
+				freed += passed.block.Len
+			}
+			c.ahead = c.ahead[i+1:]
+			c.bytes -= freed
+			e.ahead.give(freed)
+			e.metrics.CacheLookups.WithLabelValues("readahead", "hit").Inc()
+			return a
+		}
+	}
+	c.release(e)
+	return nil
+}
+
+// planAhead starts fetches until window bytes are ahead of the reader. It waits for nothing: where an index is not yet known it asks for it
+// and stops, and goes on from there with the next block that is read.
+func (c *cursor) planAhead(s *Stream, entry layer.ObjectEntry, blocks []segment.Block, window int64) {
+	e := s.engine
+	if c.bytes > window/2 {
+		return // refilled in large steps, so that one ranged read brings many blocks
+	}
+	s.mu.Lock()
+	packed := s.packed
+	s.mu.Unlock()
+	for range planLookahead {
+		if c.bytes >= window || c.plan >= packed {
+			return
+		}
+		if c.plan >= entry.End {
+			next, ok := e.entries.find(s.id, c.plan)
+			if !ok {
+				return // read by the reader itself when it gets there
+			}
+			var f *indexFetch
+			if blocks, f = e.startIndex(next); f != nil {
+				return
+			}
+			entry = next
+		}
+		if !c.planEntry(e, entry, blocks, window) {
+			return
+		}
+	}
+}
+
+// planEntry plans the blocks of one entry; false when the budget is used up.
+func (c *cursor) planEntry(e *Engine, entry layer.ObjectEntry, blocks []segment.Block, window int64) bool {
+	var run []segment.Block
+	var fetches []*fetch
+	var runBytes int64
+	start := func() {
+		if len(run) > 0 {
+			e.startFetch(entry.Object, run, fetches)
+		}
+		run, fetches, runBytes = nil, nil, 0
+	}
+	defer start()
+	for _, b := range blocks {
+		if b.Base < c.plan {
+			continue
+		}
+		if c.bytes >= window {
+			return true
+		}
+		if !e.ahead.take(b.Len) {
+			return false
+		}
+		c.bytes += b.Len
+		c.plan = b.End
+		data, f, mine := e.blocks.begin(blockKey{entry.Object, b.Pos}, b.Len)
+		c.ahead = append(c.ahead, &aheadBlock{object: entry.Object, block: b, data: data, fetch: f})
+		if !mine {
+			start()
+			continue
+		}
+		if runBytes > 0 && runBytes+b.Len > e.options.FetchBytes {
+			start()
+		}
+		run, fetches, runBytes = append(run, b), append(fetches, f), runBytes+b.Len
+	}
+	return true
+}

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -122,7 +123,7 @@ func sweep(temp *os.File, before time.Time) error {
 }
 
 // String is the URL of the directory.
-func (s *Store) String() string { return "file://" + s.root }
+func (s *Store) String() string { return (&url.URL{Scheme: "file", Path: s.root}).String() }
 
 // Close closes the folders that were kept open.
 func (s *Store) Close() error {

@@ -15,6 +15,8 @@ var (
 	ErrNodeNotFound = errors.New("node not found")
 	// ErrNotFenced: the node epoch is alive, so nothing of it may be taken over.
 	ErrNotFenced = errors.New("node is not fenced")
+	// ErrTargetGone: the other node that the command names is fenced, replaced or unknown; the proposer is not.
+	ErrTargetGone = errors.New("target node is gone")
 	// ErrHeartbeatMoved: the node has heartbeated since it was judged dead.
 	ErrHeartbeatMoved = errors.New("node has heartbeated since")
 	// ErrNotHolder: the lease has another holder or epoch, or was released; for AcquireLease: it is not as it was seen.
@@ -35,6 +37,8 @@ var (
 	ErrStreamNotFound = errors.New("stream not found")
 	// ErrTransferNotFound: no transfer of this stream is pending, or another one is.
 	ErrTransferNotFound = errors.New("transfer not found")
+	// ErrTransferPending: the stream is being transferred to another node.
+	ErrTransferPending = errors.New("another transfer is pending")
 	// ErrWALMoved: the first live segment is not the expected one: somebody got on. Read the row again.
 	ErrWALMoved = errors.New("first live segment has moved")
 	// ErrWALSealed: the log of this node epoch is sealed. Final.

@@ -1,6 +1,12 @@
 package layer
 
-import "time"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
 
 // Pack is what a node commits when it has packed segments [FirstLive, Next) of its log into data objects, or adopts what a stream that it
 // closes has in its segments (then Next may equal FirstLive, which leaves the log as it is).
@@ -16,12 +22,325 @@ type Pack struct {
 	At        time.Time
 }
 
-// Adoption is what a recoverer commits for the segments [Seq, Next) of a dead node's log.
-type Adoption struct {
-	Dead      NodeRef
-	Seq, Next int64
-	Object    ObjectMeta // Object, Size and Kind; the segment object itself, or a prepared data object made of inline segments
-	Entries   []ObjectEntry
-	Producers []ProducerState // of the batches in these segments; merged into what the rows know
-	At        time.Time
+// CommitPack takes a pack in: index entries and producer states in, references counted, first live number to Next, inline rows below it cleared, Segments queued
+// for destruction.
+//
+// Conditional on the node being alive, the log not being sealed, and FirstLive (ErrWALMoved). Per stream: entries at or below the durable end are in
+// the index already and are skipped, with the producer states that came with them; the first entry beyond must begin exactly there (ErrGap, ErrStraddles). Entries of streams
+// that are gone or being deleted are dropped; entries beyond the durable end of a stream that the node has not open are refused (ErrStaleStream). Data objects
+// must be prepared (ErrNotPrepared), and are so no more afterwards; those that got no reference are queued for destruction.
+//
+// A pack too large for one transaction is committed in parts, each under the same conditions, the last of which moves the first live
+// number. A pack that failed may have been committed in part: it must be repeated as it is until it is done. A pack that is done is done: FirstLive at Next
+// is success.
+func (s *Store) CommitPack(ctx context.Context, p Pack) error {
+	a := advance{
+		log: p.Node, from: p.FirstLive, next: p.Next, objects: p.Objects, entries: p.Entries, producers: p.Producers,
+		segments: p.Segments, strict: true, at: p.At,
+		command: "commit pack", reason: "packed", by: p.Node,
+		allowed: func(t *tx) func() error { return t.node(p.Node).alive },
+	}
+	return s.advance(ctx, a)
+}
+
+// advance moves the index of streams, and with it the first live number of a log, from one segment to another.
+type advance struct {
+	log        NodeRef
+	from, next int64
+	objects    []ObjectMeta
+	entries    []ObjectEntry
+	producers  []ProducerState
+	segments   []string // objects that cease to be live
+	strict     bool     // refuse entries beyond the durable end of streams that log has not open; otherwise drop them
+	at         time.Time
+	command    string
+	reason     string
+	by         fmt.Stringer
+	// allowed starts the reads of who may do it, and gives what waits for them.
+	allowed func(*tx) func() error
+}
+
+var errAlreadyDone = errors.New("already done")
+
+func (s *Store) advance(ctx context.Context, a advance) error {
+	if err := a.validate(); err != nil {
+		return fmt.Errorf("layer: %s by %s: %w", a.command, a.by, err)
+	}
+	parts := a.split()
+	for i, part := range parts {
+		last := i == len(parts)-1
+		err := s.transact(ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part, last) })
+		if errors.Is(err, errAlreadyDone) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a advance) validate() error {
+	if a.from < FirstSegment || a.next < a.from {
+		return invalid("segments [%d, %d)", a.from, a.next)
+	}
+	known := make(map[string]bool, len(a.objects))
+	for _, o := range a.objects {
+		if err := o.validate(); err != nil {
+			return err
+		}
+		known[o.Object] = true
+	}
+	streams := map[int64]bool{}
+	for _, e := range a.entries {
+		if err := e.validate(); err != nil {
+			return err
+		}
+		if !known[e.Object] {
+			return invalid("entry [%d, %d) of stream %d is in object %q, which is not listed", e.Base, e.End, e.Stream, e.Object)
+		}
+		streams[e.Stream] = true
+	}
+	for _, p := range a.producers {
+		if err := p.validate(); err != nil {
+			return err
+		}
+		if !streams[p.Stream] {
+			return invalid("producer %d of stream %d, which has no entry", p.Producer, p.Stream)
+		}
+	}
+	for _, segment := range a.segments {
+		if segment == "" || len(segment) > MaxObjectKey {
+			return invalid("segment key of %d bytes", len(segment))
+		}
+	}
+	return nil
+}
+
+// advance is one part's decision.
+func (t *tx) advance(a advance, part []streamPart, last bool) error {
+	allowed, log, refs := a.allowed(t), t.wal(a.log), t.references()
+	reads := make([]partRead, len(part))
+	for i, p := range part {
+		reads[i] = t.readPart(p, refs)
+	}
+	if last {
+		for _, o := range a.objects {
+			refs.load(o.Object)
+		}
+		for _, segment := range a.segments {
+			refs.load(segment)
+		}
+	}
+	if err := allowed(); err != nil {
+		return err
+	}
+	wal, err := log.get()
+	if err != nil {
+		return err
+	}
+	if err := a.conditional(wal); err != nil {
+		return err
+	}
+	if err := refs.wait(); err != nil {
+		return err
+	}
+	taken := map[string]int64{}
+	for _, r := range reads {
+		if err := t.takePart(a, r, taken); err != nil {
+			return err
+		}
+	}
+	for _, o := range a.objects {
+		if n := taken[o.Object]; n > 0 {
+			if err := refs.add(o, n, o.Kind == AdoptedSegment, a.at); err != nil {
+				return err
+			}
+		}
+	}
+	if last {
+		t.finishAdvance(a, wal, refs)
+	}
+	return refs.flush(a.reason, a.at)
+}
+
+func (a advance) conditional(wal WALRow) error {
+	switch {
+	case a.next > a.from && wal.FirstLive == a.next:
+		return errAlreadyDone // only who may move it did, and only to here by this work or the same
+	case wal.SealedAt != nil:
+		return fmt.Errorf("%w: of %s at %d", ErrWALSealed, a.log, *wal.SealedAt)
+	case wal.FirstLive != a.from:
+		return fmt.Errorf("%w: of %s: wanted %d, found %d", ErrWALMoved, a.log, a.from, wal.FirstLive)
+	}
+	return nil
+}
+
+// finishAdvance ends what only kept the objects until all parts were in, and moves the first live number.
+func (t *tx) finishAdvance(a advance, wal WALRow, refs *references) {
+	for _, o := range a.objects {
+		refs.settle(o.Object)
+	}
+	if a.next == a.from {
+		return
+	}
+	for _, segment := range a.segments {
+		refs.pass(segment)
+	}
+	wal.FirstLive = a.next
+	t.setWAL(wal)
+	begin, _ := t.s.span(spaceInline, a.log.ID, a.log.Epoch)
+	t.ClearRange(begin, t.s.key(spaceInline, a.log.ID, a.log.Epoch, a.next))
+}
+
+// partRead is the rows that decide over a part of a stream's work.
+type partRead struct {
+	streamPart
+	row       streamRead
+	last      lastRead
+	producers []future[ProducerState]
+}
+
+func (t *tx) readPart(p streamPart, refs *references) partRead {
+	r := partRead{streamPart: p, row: t.stream(p.stream), last: t.lastEntry(p.stream)}
+	for _, state := range p.producers {
+		r.producers = append(r.producers, t.s.readProducer(t, p.stream, state.Producer))
+	}
+	for _, e := range p.entries {
+		refs.load(e.Object)
+	}
+	return r
+}
+
+// takePart takes a part of one stream's work in, and counts the entries per object.
+func (t *tx) takePart(a advance, r partRead, taken map[string]int64) error {
+	row, ok, err := r.row.get()
+	if err != nil {
+		return err
+	}
+	durable, err := r.last.durableEnd(row)
+	if err != nil {
+		return err
+	}
+	if !ok || row.State == StreamDeleting || r.end <= durable {
+		return nil
+	}
+	if row.State != StreamOpen || row.OpenBy != a.log {
+		if !a.strict {
+			return nil
+		}
+		return fmt.Errorf("%w: stream %d, entries up to %d, durable end %d: it is %s by %s", ErrStaleStream, r.stream, r.end, durable, row.State, row.OpenBy)
+	}
+	if row.Ended != nil && r.end > *row.Ended {
+		return fmt.Errorf("%w: stream %d at %d, entries go up to %d", ErrStreamEnded, r.stream, *row.Ended, r.end)
+	}
+	for i, state := range r.streamPart.producers {
+		known, exists, err := r.producers[i].get()
+		if err != nil {
+			return err
+		}
+		if exists {
+			state = known.merge(state)
+		}
+		t.Set(t.s.key(spaceProducer, r.stream, state.Producer), encodeProducer(state))
+	}
+	return t.takeEntries(r.entries, durable, taken)
+}
+
+// takeEntries adds the entries beyond the durable end to the index; they must continue it.
+func (t *tx) takeEntries(entries []ObjectEntry, durable int64, taken map[string]int64) error {
+	for _, e := range entries {
+		switch {
+		case e.End <= durable:
+			continue
+		case e.Base < durable:
+			return &StraddleError{Entry: e, DurableEnd: durable}
+		case e.Base > durable:
+			return fmt.Errorf("%w: stream %d: entry [%d, %d) of object %s, durable end %d", ErrGap, e.Stream, e.Base, e.End, e.Object, durable)
+		}
+		t.setEntry(e)
+		taken[e.Object]++
+		durable = e.End
+	}
+	return nil
+}
+
+// streamPart is a stream's share of one part. Producer states are in the same part as the first entries or in an earlier one: a crash
+// between parts then leaves states that are ahead of the index, which whoever goes on brings up to them, and never entries whose producer is not known.
+type streamPart struct {
+	stream    int64
+	end       int64 // of the stream's last entry in all parts
+	entries   []ObjectEntry
+	producers []ProducerState
+}
+
+// Weights by which the work is cut into parts, bytes written per transaction with its conflict ranges, rounded up.
+const (
+	partBytes     = 500_000
+	streamBytes   = 300
+	entryBytes    = 300 // and the object's key, and its meta row
+	producerBytes = 300
+)
+
+// split cuts the work into parts, at least one. Entries of a stream stay in order.
+func (a advance) split() [][]streamPart {
+	parts := [][]streamPart{nil}
+	size := 0
+	add := func(p streamPart, bytes int) {
+		if size+bytes > partBytes && size > 0 {
+			parts = append(parts, nil)
+			size = 0
+		}
+		current := &parts[len(parts)-1]
+		size += bytes
+		if n := len(*current); n > 0 && (*current)[n-1].stream == p.stream {
+			tail := &(*current)[n-1]
+			tail.entries = append(tail.entries, p.entries...)
+			tail.producers = append(tail.producers, p.producers...)
+			return
+		}
+		size += streamBytes
+		*current = append(*current, p)
+	}
+	for _, p := range a.byStream() {
+		for i := range p.producers {
+			add(streamPart{stream: p.stream, end: p.end, producers: p.producers[i : i+1 : i+1]}, producerBytes)
+		}
+		for i, e := range p.entries {
+			add(streamPart{stream: p.stream, end: p.end, entries: p.entries[i : i+1 : i+1]}, entryBytes+4*len(e.Object))
+		}
+	}
+	return parts
+}
+
+// byStream groups the work by stream, in the order of ids, entries in the order of offsets.
+func (a advance) byStream() []streamPart {
+	byID := map[int64]*streamPart{}
+	var ids []int64
+	for _, e := range a.entries {
+		p := byID[e.Stream]
+		if p == nil {
+			p = &streamPart{stream: e.Stream}
+			byID[e.Stream] = p
+			ids = append(ids, e.Stream)
+		}
+		p.entries = append(p.entries, e)
+		p.end = max(p.end, e.End)
+	}
+	for _, state := range a.producers {
+		byID[state.Stream].producers = append(byID[state.Stream].producers, state)
+	}
+	slices.Sort(ids)
+	out := make([]streamPart, len(ids))
+	for i, id := range ids {
+		p := byID[id]
+		slices.SortFunc(p.entries, func(x, y ObjectEntry) int {
+			if x.End != y.End {
+				return int(min(1, max(-1, x.End-y.End)))
+			}
+			return int(min(1, max(-1, x.Base-y.Base)))
+		})
+		out[i] = *p
+	}
+	return out
 }

@@ -1,3 +1,4 @@
+// Package layer keeps the metadata of a cluster in keyspaces, and changes it by commands of one transaction each. README.md lists both.
 package layer
 
 import (
@@ -8,20 +9,20 @@ import (
 	"github.com/varvedb/varve/layer/kv/tuple"
 )
 
-// Store runs commands on the metadata of one cluster. It has no state but id blocks, and is safe for use by several goroutines.
+// Store runs commands on the metadata of one cluster. It has no state but blocks of ids, and is safe for use by several goroutines.
 type Store struct {
-	db       kv.Database
-	cluster  string
-	prefix   []byte
-	now      func() time.Time
-	tableIDs *IDs
-	streamID *IDs
+	db        kv.Database
+	cluster   string
+	prefix    []byte
+	now       func() time.Time
+	tableIDs  *IDs
+	streamIDs *IDs
 }
 
 // Option changes how Open works.
 type Option func(*Store)
 
-// WithSubspace puts all keys below prefix, for databases shared with other applications.
+// WithSubspace puts all keys below a tuple, for databases that are shared with other applications.
 func WithSubspace(prefix tuple.Tuple) Option {
 	return func(s *Store) { s.prefix = prefix.Pack() }
 }
@@ -31,10 +32,25 @@ func WithClock(now func() time.Time) Option {
 	return func(s *Store) { s.now = now }
 }
 
+// idBlock is how many table or stream ids a process takes at a time.
+const idBlock = 256
+
 // Open gives the metadata of cluster in db, and writes the format row when there is none. ErrNewerFormat when a newer binary wrote it.
 // The caller keeps and closes db.
 func Open(ctx context.Context, db kv.Database, cluster string, options ...Option) (*Store, error) {
-	return nil, errNotWritten
+	if cluster == "" || len(cluster) > 100 {
+		return nil, invalid("cluster name %.120q of %d bytes, 1 to 100 fit", cluster, len(cluster))
+	}
+	s := &Store{db: db, cluster: cluster, now: time.Now}
+	for _, option := range options {
+		option(s)
+	}
+	s.prefix = tuple.Tuple{"varve", cluster}.Append(s.prefix)
+	s.tableIDs, s.streamIDs = NewIDs(s, "table", idBlock), NewIDs(s, "stream", idBlock)
+	if err := s.ensureFormat(ctx); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Cluster is the name given to Open.

@@ -47,18 +47,16 @@ type AppendResult struct {
 
 // Reserve waits until the log's backlog has room. Call it before AppendAsync, without any lock; Append does so itself.
 //
-// Errors: ErrBacklogFull (ctx ended first), ErrFenced.
+// Errors: ErrBacklogFull (ctx ended first), ErrNotOpen (the log is being closed), ErrFenced.
 func (s *Stream) Reserve(ctx context.Context, bytes int) error {
 	err := s.engine.log.Reserve(ctx, bytes)
 	switch {
 	case err == nil:
 		return nil
-	case timedOut(ctx, err):
+	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrBacklogFull, err)
-	case s.engine.log.Err() != nil:
-		return fenced(err)
 	}
-	return fmt.Errorf("reserve %d bytes of the log's backlog: %w", bytes, err)
+	return logFailure(err)
 }
 
 // Append appends and returns when the records are durable.
@@ -81,10 +79,10 @@ func (s *Stream) AppendAsync(a Append, done func(AppendResult, error)) {
 	answer, err := s.submit(a, false, done)
 	switch {
 	case err != nil:
-		s.engine.metrics.Appends.WithLabelValues("refused").Inc()
+		s.engine.metrics.appends.refused.Inc()
 		done(AppendResult{}, err)
 	case answer != nil:
-		s.engine.metrics.Appends.WithLabelValues("duplicate").Inc()
+		s.engine.metrics.appends.duplicate.Inc()
 		done(*answer, nil)
 	}
 }
@@ -187,7 +185,7 @@ func (s *Stream) complete(result AppendResult, bytes int64, err error, done func
 	s.mu.Lock()
 	s.inflight--
 	if err != nil {
-		s.failure = fenced(err)
+		s.failure = logFailure(err)
 		err = s.failure
 	} else {
 		s.end = result.Last + 1
@@ -199,10 +197,10 @@ func (s *Stream) complete(result AppendResult, bytes int64, err error, done func
 
 	m := s.engine.metrics
 	if err != nil {
-		m.Appends.WithLabelValues("failed").Inc()
+		m.appends.failed.Inc()
 		done(AppendResult{}, err)
 	} else {
-		m.Appends.WithLabelValues("ok").Inc()
+		m.appends.ok.Inc()
 		m.AppendBytes.Add(float64(bytes))
 		m.AppendRecords.Add(float64(result.Last - result.Base + 1))
 		s.engine.gathered(bytes)

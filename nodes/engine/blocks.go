@@ -113,10 +113,10 @@ func (f *fetch) wait(ctx context.Context) ([]byte, error) {
 func (e *Engine) block(ctx context.Context, object string, b segment.Block) ([]byte, error) {
 	data, f, mine := e.blocks.begin(blockKey{object, b.Pos}, b.Len)
 	if f == nil {
-		e.metrics.CacheLookups.WithLabelValues("block", "hit").Inc()
+		e.metrics.blockHit.Inc()
 		return data, nil
 	}
-	e.metrics.CacheLookups.WithLabelValues("block", "miss").Inc()
+	e.metrics.blockMiss.Inc()
 	if mine {
 		e.startFetch(object, []segment.Block{b}, []*fetch{f})
 	}
@@ -152,7 +152,7 @@ func (e *Engine) fetch(ctx context.Context, object string, blocks []segment.Bloc
 	if err != nil {
 		err = fmt.Errorf("read object %s at byte %d: %w", object, first.Pos, err)
 	} else {
-		e.metrics.ObjectBytes.WithLabelValues("read", "fetch").Add(float64(len(data)))
+		e.metrics.fetched.Add(float64(len(data)))
 	}
 	for i, f := range fetches {
 		if err != nil {

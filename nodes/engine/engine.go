@@ -259,6 +259,11 @@ func (e *Engine) Close(ctx context.Context, s *Stream) error {
 	if err := s.drain(ctx); err != nil {
 		return fmt.Errorf("close %v: %w", s, err)
 	}
+	if s.unfinishedEnd() {
+		if err := s.finishEnd(ctx); err != nil {
+			return fmt.Errorf("close %v: %w", s, err)
+		}
+	}
 	if err := s.awaitPacked(ctx, s.End()); err != nil {
 		return fmt.Errorf("close %v: %w", s, err)
 	}

@@ -93,10 +93,10 @@ func (c *entryCache) close() { c.cache.StopAllGoroutines() }
 // entry gives the index entry that holds offset of s. Without one, it tells how the stream stands: see gone.
 func (e *Engine) entry(ctx context.Context, s *Stream, offset int64) (layer.ObjectEntry, error) {
 	if entry, ok := e.entries.find(s.id, offset); ok {
-		e.metrics.CacheLookups.WithLabelValues("entries", "hit").Inc()
+		e.metrics.entriesHit.Inc()
 		return entry, nil
 	}
-	e.metrics.CacheLookups.WithLabelValues("entries", "miss").Inc()
+	e.metrics.entriesMiss.Inc()
 	list, err := e.layer.ObjectEntries(ctx, s.id, offset, entriesPage)
 	if err != nil {
 		if timedOut(ctx, err) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/wal"
 )
 
 // Failures that callers branch on. Wrapped ones carry more: see ProducerError, EndedError, OffsetOutOfRange, MissingObjectError and
@@ -101,6 +102,14 @@ func fenced(err error) error {
 		return ErrFenced
 	}
 	return fmt.Errorf("%w: %w", ErrFenced, err)
+}
+
+// logFailure is what the log's answer means for an append. A log that was closed may have made it durable all the same.
+func logFailure(err error) error {
+	if errors.Is(err, wal.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrNotOpen, err)
+	}
+	return fenced(err)
 }
 
 // timedOut tells whether err is the end of ctx.

@@ -48,10 +48,10 @@ func (c *indexCache) put(object string, pos int64, blocks []segment.Block) {
 func (e *Engine) index(ctx context.Context, entry layer.ObjectEntry) ([]segment.Block, error) {
 	blocks, f := e.startIndex(entry)
 	if f == nil {
-		e.metrics.CacheLookups.WithLabelValues("index", "hit").Inc()
+		e.metrics.indexHit.Inc()
 		return blocks, nil
 	}
-	e.metrics.CacheLookups.WithLabelValues("index", "miss").Inc()
+	e.metrics.indexMiss.Inc()
 	select {
 	case <-f.done:
 		return f.blocks, f.err
@@ -111,7 +111,7 @@ func (e *Engine) readIndex(ctx context.Context, entry layer.ObjectEntry) ([]segm
 	if err != nil {
 		return nil, fmt.Errorf("read index of object %s at byte %d: %w", entry.Object, entry.IndexPos, err)
 	}
-	e.metrics.ObjectBytes.WithLabelValues("read", "fetch").Add(float64(len(data)))
+	e.metrics.fetched.Add(float64(len(data)))
 	index, err := segment.ParseIndex(data, wal.PartOf(entry))
 	if err != nil {
 		err = segment.Named(err, entry.Object)

@@ -139,7 +139,7 @@ func (e *Engine) merge(ctx context.Context, runs []mergeRun) error {
 	if err := e.layer.Prepare(ctx, e.node, keys, began); err != nil {
 		return fmt.Errorf("merge: prepare: %w", err)
 	}
-	merged, metas, err := e.writeObjects(ctx, keys, []packObject{object}, "merge")
+	merged, metas, err := e.writeObjects(ctx, keys, []packObject{object}, forMerge)
 	if err != nil {
 		return fmt.Errorf("merge: %w", err)
 	}
@@ -204,7 +204,7 @@ func (e *Engine) readEntry(ctx context.Context, s *Stream, entry layer.ObjectEnt
 		}
 		return nil, err
 	}
-	e.metrics.ObjectBytes.WithLabelValues("read", "merge").Add(float64(len(data)))
+	e.metrics.mergeRead.Add(float64(len(data)))
 	var entries []segment.Entry
 	for _, block := range blocks {
 		body := data[block.Pos-entry.Pos : block.Pos-entry.Pos+block.Len]

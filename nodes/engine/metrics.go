@@ -9,7 +9,7 @@ type Metrics struct {
 	AppendRecords  prometheus.Counter
 	Reads          prometheus.Counter
 	ReadBytes      prometheus.Counter
-	CacheLookups   *prometheus.CounterVec // by cache (log, block, readahead, index) and result (hit, miss)
+	CacheLookups   *prometheus.CounterVec // by cache (log, block, readahead, index, entries) and result (hit, miss)
 	ObjectBytes    *prometheus.CounterVec // by direction (read, written) and purpose (fetch, pack, merge)
 	PackSeconds    prometheus.Histogram
 	PackFailures   prometheus.Counter
@@ -20,7 +20,15 @@ type Metrics struct {
 	StreamsOpen    prometheus.Gauge
 	UnpackedBytes  prometheus.Gauge
 	ReadaheadBytes prometheus.Gauge
+
+	appends                                      appendCounters
+	logHit, blockHit, blockMiss, aheadHit        prometheus.Counter
+	indexHit, indexMiss, entriesHit, entriesMiss prometheus.Counter
+	fetched, packed, merged, mergeRead           prometheus.Counter
 }
+
+// appendCounters are Appends by result.
+type appendCounters struct{ ok, duplicate, refused, failed prometheus.Counter }
 
 // NewMetrics makes the metrics and registers them; a nil registerer registers nothing.
 func NewMetrics(registerer prometheus.Registerer) *Metrics {
@@ -52,9 +60,25 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		UnpackedBytes:  gauge("unpacked_bytes", "Bytes of batches in the log cache."),
 		ReadaheadBytes: gauge("readahead_bytes", "Bytes fetched ahead of readers, or being fetched."),
 	}
+	m.resolve()
 	if registerer != nil {
 		registerer.MustRegister(m.Appends, m.AppendBytes, m.AppendRecords, m.Reads, m.ReadBytes, m.CacheLookups, m.ObjectBytes, m.PackSeconds,
 			m.PackFailures, m.Packs, m.MergedEntries, m.TrimmedStreams, m.Corruptions, m.StreamsOpen, m.UnpackedBytes, m.ReadaheadBytes)
 	}
 	return m
+}
+
+// resolve looks the labelled counters up once: appends and reads count often.
+func (m *Metrics) resolve() {
+	m.appends = appendCounters{
+		ok: m.Appends.WithLabelValues("ok"), duplicate: m.Appends.WithLabelValues("duplicate"),
+		refused: m.Appends.WithLabelValues("refused"), failed: m.Appends.WithLabelValues("failed"),
+	}
+	cache := m.CacheLookups.WithLabelValues
+	m.logHit, m.aheadHit = cache("log", "hit"), cache("readahead", "hit")
+	m.blockHit, m.blockMiss = cache("block", "hit"), cache("block", "miss")
+	m.indexHit, m.indexMiss = cache("index", "hit"), cache("index", "miss")
+	m.entriesHit, m.entriesMiss = cache("entries", "hit"), cache("entries", "miss")
+	bytes := m.ObjectBytes.WithLabelValues
+	m.fetched, m.packed, m.merged, m.mergeRead = bytes("read", "fetch"), bytes("written", "pack"), bytes("written", "merge"), bytes("read", "merge")
 }

@@ -27,7 +27,7 @@ func (e *Engine) writePack(ctx context.Context, p *packPlan) error {
 			return packError(p, err)
 		}
 	}
-	entries, metas, err := e.writeObjects(ctx, keys, p.objects, "pack")
+	entries, metas, err := e.writeObjects(ctx, keys, p.objects, forPack)
 	if err != nil {
 		return packError(p, err)
 	}
@@ -70,8 +70,16 @@ func (e *Engine) dataKeys(n int) []string {
 	return keys
 }
 
+// purpose says why an object is written.
+type purpose uint8
+
+const (
+	forPack  purpose = iota
+	forMerge         // nobody has just read these records: they do not go through the block cache
+)
+
 // writeObjects encodes and uploads objects, several at a time, and gives the index entries that point into them.
-func (e *Engine) writeObjects(ctx context.Context, keys []string, list []packObject, purpose string) ([]layer.ObjectEntry, []layer.ObjectMeta, error) {
+func (e *Engine) writeObjects(ctx context.Context, keys []string, list []packObject, purpose purpose) ([]layer.ObjectEntry, []layer.ObjectMeta, error) {
 	parts := make([][]layer.ObjectEntry, len(list))
 	metas := make([]layer.ObjectMeta, len(list))
 	group, ctx := errgroup.WithContext(ctx)
@@ -94,8 +102,8 @@ func (e *Engine) writeObjects(ctx context.Context, keys []string, list []packObj
 	return entries, metas, nil
 }
 
-// writeObject uploads one object and puts its blocks into the block cache: whoever read them from the log cache will read them there.
-func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.Entry, purpose string) ([]layer.ObjectEntry, int64, error) {
+// writeObject uploads one object. The blocks of a pack go into the block cache: whoever read them from the log cache will read them there.
+func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.Entry, purpose purpose) ([]layer.ObjectEntry, int64, error) {
 	header := segment.Header{Kind: segment.KindData, Cluster: e.cluster, Node: e.node.ID, NodeEpoch: e.node.Epoch}
 	body, parts := segment.Encode(header, entries, segment.Options{BlockSize: e.options.BlockBytes})
 	err := e.retry(ctx, "write data object "+key, never, func(ctx context.Context) error {
@@ -104,14 +112,18 @@ func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.
 	if err != nil {
 		return nil, 0, err
 	}
-	e.metrics.ObjectBytes.WithLabelValues("written", purpose).Add(float64(len(body)))
+	if purpose == forMerge {
+		e.metrics.merged.Add(float64(len(body)))
+	} else {
+		e.metrics.packed.Add(float64(len(body)))
+	}
 	for _, part := range parts {
 		index, err := segment.ParseIndex(body[part.IndexPos:part.IndexPos+part.IndexLen], part)
 		if err != nil {
 			return nil, 0, fmt.Errorf("index of the object just made: %w", segment.Named(err, key))
 		}
 		e.indexes.put(key, part.IndexPos, index.Blocks)
-		if purpose == "pack" {
+		if purpose == forPack {
 			for _, b := range index.Blocks {
 				e.blocks.putCopy(blockKey{key, b.Pos}, body[b.Pos:b.Pos+b.Len])
 			}

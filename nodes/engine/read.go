@@ -74,7 +74,7 @@ func (s *Stream) readTail(r Read) (ReadResult, int64, error) {
 		}
 	}
 	if len(result.Batches) > 0 {
-		s.engine.metrics.CacheLookups.WithLabelValues("log", "hit").Inc()
+		s.engine.metrics.logHit.Inc()
 	}
 	return result, s.packed, nil
 }

@@ -135,10 +135,10 @@ func (c *cursor) block(ctx context.Context, s *Stream, entry layer.ObjectEntry, 
 func (e *Engine) demand(object string, b segment.Block) *aheadBlock {
 	data, f, mine := e.blocks.begin(blockKey{object, b.Pos}, b.Len)
 	if f == nil {
-		e.metrics.CacheLookups.WithLabelValues("block", "hit").Inc()
+		e.metrics.blockHit.Inc()
 		return &aheadBlock{data: data}
 	}
-	e.metrics.CacheLookups.WithLabelValues("block", "miss").Inc()
+	e.metrics.blockMiss.Inc()
 	if mine {
 		e.startFetch(object, []segment.Block{b}, []*fetch{f})
 	}
@@ -156,7 +156,7 @@ func (c *cursor) pop(e *Engine, object string, b segment.Block) *aheadBlock {
 			c.ahead = c.ahead[i+1:]
 			c.bytes -= freed
 			e.ahead.give(freed)
-			e.metrics.CacheLookups.WithLabelValues("readahead", "hit").Inc()
+			e.metrics.aheadHit.Inc()
 			return a
 		}
 	}

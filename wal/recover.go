@@ -240,9 +240,11 @@ func (r *recoverer) readObject(ctx context.Context, k int64) (found, error) {
 	key := segmentKey(r.prefix, k)
 	var object *segment.Object
 	err := r.askStore(ctx, "read a segment's index", func(ctx context.Context) (err error) {
-		object, err = ReadTail(ctx, r.o.Store, key)
-		if errors.Is(err, segment.ErrCorrupt) { // it may have been damaged on its way
+		for range 3 { // it may have been damaged on its way
 			object, err = ReadTail(ctx, r.o.Store, key)
+			if !errors.Is(err, segment.ErrCorrupt) {
+				return err
+			}
 		}
 		return err
 	})

@@ -166,8 +166,18 @@ func (l *Log) putObject(f *flight) error {
 	return nil
 }
 
-// readBack finds out why a put was refused: nil when an earlier attempt had succeeded.
-func (l *Log) readBack(ctx context.Context, f *flight) error {
+// readBack finds out why a put was refused: nil when an earlier attempt had succeeded. Before it calls an object foreign, which ends the
+// log, it reads again, in case the bytes were damaged on their way.
+func (l *Log) readBack(ctx context.Context, f *flight) (err error) {
+	for range 3 {
+		if err = l.readBackOnce(ctx, f); !errors.Is(err, ErrStopped) {
+			return err
+		}
+	}
+	return err
+}
+
+func (l *Log) readBackOnce(ctx context.Context, f *flight) error {
 	body, err := l.o.Store.GetAll(ctx, f.key, int64(max(len(f.data), maxSeal)))
 	switch {
 	case errors.Is(err, objects.ErrNotFound):

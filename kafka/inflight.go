@@ -1,0 +1,65 @@
+package kafka
+
+import (
+	"context"
+	"sync"
+)
+
+// inflight bounds what one connection holds in memory: requests that are not yet answered and responses that are not yet sent.
+type inflight struct {
+	maxRequests, maxBytes int
+
+	mu       sync.Mutex
+	requests int
+	bytes    int
+	freed    chan struct{} // made on demand, closed when something was released
+}
+
+// acquire waits for room for a request of so many bytes. One request is always let in, however large.
+func (f *inflight) acquire(ctx context.Context, bytes int) error {
+	for {
+		f.mu.Lock()
+		if f.requests == 0 || f.requests < f.maxRequests && f.bytes+bytes <= f.maxBytes {
+			f.requests++
+			f.bytes += bytes
+			f.mu.Unlock()
+			return nil
+		}
+		if f.freed == nil {
+			f.freed = make(chan struct{})
+		}
+		freed := f.freed
+		f.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// add counts the bytes of a response from when it exists.
+func (f *inflight) add(bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bytes += bytes
+}
+
+// release is the end of a request and its response, of so many bytes together.
+func (f *inflight) release(bytes int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests--
+	f.bytes -= bytes
+	if f.freed != nil {
+		close(f.freed)
+		f.freed = nil
+	}
+}
+
+// busy tells whether any request is not yet answered.
+func (f *inflight) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.requests > 0
+}

@@ -121,6 +121,15 @@ func (r *run) write(check error, do func(apple.Transaction) error) {
 	}
 }
 
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (a *attempt) Set(key, value []byte) {
 	a.run.write(firstOf(checkKey(key), checkValue(value)), func(tr apple.Transaction) error {
 		tr.Set(apple.Key(key), value)

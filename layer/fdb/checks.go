@@ -84,15 +84,6 @@ func checkStamped(what string, data []byte) ([]byte, error) {
 	return rest, nil
 }
 
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // shown is the start of a key, quoted.
 func shown(key []byte) string {
 	if len(key) > shownBytes {

@@ -54,6 +54,9 @@ func (f ClusterFile) String() string {
 
 // ReadClusterFile reads and checks the cluster file at path. Every error is an ErrClusterFile that names the path.
 func ReadClusterFile(path string) (ClusterFile, error) {
+	if path == "" {
+		return ClusterFile{}, fmt.Errorf("%w: none is given", ErrClusterFile)
+	}
 	file, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return ClusterFile{}, fmt.Errorf("%w %s does not exist: copy it from a machine of the cluster", ErrClusterFile, path)

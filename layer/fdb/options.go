@@ -8,44 +8,40 @@ import (
 	"time"
 )
 
-// Defaults of Options.
-const (
-	DefaultClusterFile        = "/etc/foundationdb/fdb.cluster"
-	DefaultTransactionTimeout = 10 * time.Second
-)
+// DefaultTransactionTimeout is Options.TransactionTimeout when it is zero.
+const DefaultTransactionTimeout = 10 * time.Second
 
-// Options says how to reach a cluster. The zero value is the local cluster with the defaults below.
+// Options says how to reach a cluster. Only ClusterFile has to be given.
 //
 // Library, the TLS fields, TraceDir and ExternalClientDirectory belong to the client's network, which a process starts
-// once: every Open of a process must give the same ones.
+// once: every Open of a process must give the same ones. The password of an encrypted TLS key comes from the environment alone, as
+// FDB_TLS_PASSWORD, which the client library reads itself.
 type Options struct {
-	// ClusterFile is the path of the cluster file, DefaultClusterFile when empty. The client rewrites it when the
-	// coordinators change, so it should be writable, and so should its directory.
-	ClusterFile string
-	// Library is the path of libfdb_c (7.3 or newer); empty means libfdb_c.so by the dynamic linker's search.
-	Library string
+	// ClusterFile is the path of the cluster file. The client rewrites it when the coordinators change, so it and its
+	// directory should be writable.
+	ClusterFile string `flag:"cluster-file" default:"" usage:"FoundationDB cluster file; empty for the embedded engine"`
+	// Library is the path of libfdb_c, 7.3 or newer; empty means the dynamic linker's search.
+	Library string `flag:"fdb-library" default:"" usage:"path of FoundationDB's client library libfdb_c, 7.3 or newer; empty for the system's"`
 
-	// TransactionTimeout bounds one attempt of a transaction, not its retries; DefaultTransactionTimeout when zero. It need
-	// not be over FoundationDB's own five seconds by much. An attempt that it ends is retried, unless its commit was in flight: that is
-	// kv.ErrCommitUnknown, not retried, because the commit could still land after the retry.
-	TransactionTimeout time.Duration
-	// RetryLimit bounds the retries of one Transact or ReadTransact; zero means that only the context does.
-	RetryLimit int
+	// TransactionTimeout bounds one attempt of a transaction, not its retries; zero means DefaultTransactionTimeout. An attempt
+	// that it ends is retried, unless its commit was in flight: that is kv.ErrCommitUnknown, and not retried, because the
+	// commit could still land after the retry.
+	TransactionTimeout time.Duration `flag:"fdb-transaction-timeout" default:"10s" usage:"how long one attempt of a FoundationDB transaction may take"`
+	// RetryLimit bounds the retries of one transaction; zero means that only its context does.
+	RetryLimit int `flag:"fdb-retry-limit" default:"0" usage:"how often a FoundationDB transaction is retried; 0 for as long as its caller waits"`
 
-	// TLSCertificate, TLSKey and TLSCA are paths of PEM files. The password of an encrypted key comes from the environment,
-	// FDB_TLS_PASSWORD, which the client library reads itself.
-	TLSCertificate string
-	TLSKey         string
-	TLSCA          string
-	// TLSVerifyPeers is FoundationDB's peer verification string, "Check.Valid=1,O=Example" say.
-	TLSVerifyPeers string
+	TLSCertificate string `flag:"fdb-tls-certificate" default:"" usage:"PEM file of the client certificate for FoundationDB"`
+	TLSKey         string `flag:"fdb-tls-key" default:"" usage:"PEM file of the key of the client certificate; its password comes from FDB_TLS_PASSWORD"`
+	TLSCA          string `flag:"fdb-tls-ca" default:"" usage:"PEM file of the certificate authorities that FoundationDB's servers are checked against"`
+	TLSVerifyPeers string `flag:"fdb-tls-verify-peers" default:"" usage:"FoundationDB's peer verification string, Check.Valid=1,O=Example say"`
 
 	// TraceDir is the directory for the client library's JSON trace files; empty means none.
-	TraceDir string
-	// DatacenterID is the data center that this client is in, for load balancing; empty means unknown.
-	DatacenterID string
+	TraceDir string `flag:"fdb-trace-dir" default:"" usage:"directory for trace files of FoundationDB's client library; empty for none"`
+	// DatacenterID is the data center that this client is in, for load balancing; empty means unknown. Where several Databases use one
+	// cluster file, that of the first one counts.
+	DatacenterID string `flag:"fdb-datacenter-id" default:"" usage:"data center of this client, by which FoundationDB chooses servers to read from"`
 	// ExternalClientDirectory holds further libfdb_c files, for clusters of other versions (the multi-version client).
-	ExternalClientDirectory string
+	ExternalClientDirectory string `flag:"fdb-external-client-directory" default:"" usage:"directory of further libfdb_c files, to follow a FoundationDB cluster through an upgrade"`
 
 	// Logger gets what an operator should know: which library and cluster, and an unreachable cluster. Nil discards it.
 	Logger *slog.Logger
@@ -53,9 +49,6 @@ type Options struct {
 
 // withDefaults fills in what the zero value leaves open.
 func (o Options) withDefaults() Options {
-	if o.ClusterFile == "" {
-		o.ClusterFile = DefaultClusterFile
-	}
 	if o.TransactionTimeout == 0 {
 		o.TransactionTimeout = DefaultTransactionTimeout
 	}

@@ -15,14 +15,15 @@ import (
 
 // A process loads one library, so the steps of loading are one test: each failure leaves room for the next try.
 func TestLoad(t *testing.T) {
+	if client.Version() != "" {
+		t.Skip("a process loads one library, and this one has: run it with -count=1")
+	}
 	directory := t.TempDir()
 	build := func(name string, definitions ...string) string {
 		library, err := fdbtest.BuildLibrary(directory, name, definitions...)
 		require.NoError(t, err)
 		return library
 	}
-	require.Empty(t, client.Version(), "before a load")
-
 	missing := filepath.Join(directory, "none.so")
 	err := client.Load(missing)
 	require.ErrorIs(t, err, client.ErrMissing)

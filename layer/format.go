@@ -28,7 +28,8 @@ func (s *Store) Format(ctx context.Context) (row FormatRow, err error) {
 	return row, err
 }
 
-func (s *Store) ensureFormat(ctx context.Context) error {
+// EnsureFormat writes the format row when there is none. ErrNewerFormat when a newer binary wrote it.
+func (s *Store) EnsureFormat(ctx context.Context) error {
 	return s.transact(ctx, "open", name("cluster "+s.cluster), func(t *tx) error {
 		row, ok, err := readJSON[FormatRow](s, t, s.key(spaceFormat)).get()
 		if err != nil {

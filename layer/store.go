@@ -38,6 +38,15 @@ const idBlock = 256
 // Open gives the metadata of cluster in db, and writes the format row when there is none. ErrNewerFormat when a newer binary wrote it.
 // The caller keeps and closes db.
 func Open(ctx context.Context, db kv.Database, cluster string, options ...Option) (*Store, error) {
+	s, err := New(db, cluster, options...)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.EnsureFormat(ctx)
+}
+
+// New is Open without looking at the database: EnsureFormat does, and comes before any other use.
+func New(db kv.Database, cluster string, options ...Option) (*Store, error) {
 	if cluster == "" || len(cluster) > 100 {
 		return nil, invalid("cluster name %.120q of %d bytes, 1 to 100 fit", cluster, len(cluster))
 	}
@@ -47,9 +56,6 @@ func Open(ctx context.Context, db kv.Database, cluster string, options ...Option
 	}
 	s.prefix = tuple.Tuple{"varve", cluster}.Append(s.prefix)
 	s.tableIDs, s.streamIDs = NewIDs(s, "table", idBlock), NewIDs(s, "stream", idBlock)
-	if err := s.ensureFormat(ctx); err != nil {
-		return nil, err
-	}
 	return s, nil
 }
 

@@ -14,9 +14,9 @@ import (
 // Options of a node. Flags, environment and file are generated from the tags.
 type Options struct {
 	NodeID          int64  `flag:"node-id" default:"1" usage:"id of this node, at least 1; keep it over restarts, and give it to no other process"`
-	AdvertisedKafka string `flag:"advertised-kafka" default:"" usage:"host:port that Kafka clients are told to connect to; empty when Kafka is not served"`
-	AdvertisedHTTP  string `flag:"advertised-http" default:"" usage:"host:port that HTTP clients are redirected to; empty when HTTP is not served"`
-	AdvertisedAdmin string `flag:"advertised-admin" default:"" usage:"host:port of the admin API, for the other nodes' tools"`
+	AdvertisedKafka string // host:port that Kafka clients are told to connect to; empty when Kafka is not served
+	AdvertisedHTTP  string // host:port that HTTP clients are redirected to; empty when HTTP is not served
+	AdvertisedAdmin string // host:port of the admin API, for the other nodes' tools
 	Slots           int    `flag:"slots" default:"1" usage:"weight of this node in placement; 0 places no streams on it"`
 	Rack            string `flag:"rack" default:"" usage:"failure domain of this node, told to clients"`
 	Version         string // of the program, shown in the node's row

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/varvedb/varve/layer"
@@ -66,26 +65,15 @@ func (n *Node) tendTable(ctx context.Context, row layer.TableRow, now time.Time)
 // unfinishedAge is how old a table is before the lease holder does not take it for one that is just being made.
 const unfinishedAge = 10 * time.Second
 
-// expiry is when a table is to be deleted, by its options.
+// expiry is the fixed time at which a table is to be deleted, by its options. A TTL counts from the last use, which the leader's HTTP listener
+// knows and looks after.
 func expiry(row layer.TableRow) (time.Time, bool) {
-	if text, ok := row.Options[OptionHTTPExpiresAt]; ok {
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
-			return at, true
-		}
+	text, ok := row.Options[OptionHTTPExpiresAt]
+	if !ok {
+		return time.Time{}, false
 	}
-	if text, ok := row.Options[OptionHTTPTTLSeconds]; ok {
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err == nil && seconds <= int64((1<<63-1)/time.Second) {
-			return row.CreatedAt.Add(time.Duration(seconds) * time.Second), true
-		}
-	}
-	return time.Time{}, false
-}
-
-// Expired tells whether a table's time is over by its options, though it may not be deleted yet: protocols answer as if it were.
-func Expired(row layer.TableRow, now time.Time) bool {
-	at, ok := expiry(row)
-	return ok && !now.Before(at)
+	at, err := time.Parse(time.RFC3339, text)
+	return at, err == nil
 }
 
 func (n *Node) destroyStreams(ctx context.Context, lease layer.LeaseRef) error {

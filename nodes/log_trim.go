@@ -12,8 +12,7 @@ import (
 // logTrimmer remembers, for one tenure, where the metadata log ended when: what it saw longest ago is trimmed once it is old enough by
 // this node's monotonic clock. A new holder so waits a whole LogKeep before it trims.
 type logTrimmer struct {
-	end   tuple.Versionstamp // of the newest record seen
-	marks []logMark          // oldest first
+	marks []logMark // oldest first
 }
 
 type logMark struct {
@@ -21,10 +20,8 @@ type logMark struct {
 	at  time.Time
 }
 
-const (
-	logPage  = 1000 // records that are read at once
-	logMarks = 64   // that are remembered
-)
+// logMarks is how many marks are remembered.
+const logMarks = 64
 
 // due forgets the marks that are old enough and gives the newest of them.
 func (t *logTrimmer) due(now time.Time, keep time.Duration) (tuple.Versionstamp, bool) {
@@ -38,32 +35,26 @@ func (t *logTrimmer) due(now time.Time, keep time.Duration) (tuple.Versionstamp,
 }
 
 // mark remembers where the log ends now. Marks are at least keep/logMarks apart.
-func (t *logTrimmer) mark(now time.Time, keep time.Duration) {
-	if k := len(t.marks); k > 0 && (now.Sub(t.marks[k-1].at) < keep/logMarks || t.marks[k-1].end == t.end) {
+func (t *logTrimmer) mark(end tuple.Versionstamp, now time.Time, keep time.Duration) {
+	if k := len(t.marks); k > 0 && (now.Sub(t.marks[k-1].at) < keep/logMarks || t.marks[k-1].end == end) {
 		return
 	}
-	t.marks = append(t.marks, logMark{t.end, now})
+	t.marks = append(t.marks, logMark{end, now})
 }
 
 func (n *Node) trimLog(ctx context.Context, lease layer.LeaseRef, t *logTrimmer, now time.Time) error {
-	for {
-		page, err := n.layer.ReadLog(ctx, t.end, logPage)
-		if err != nil {
-			return fmt.Errorf("read metadata log: %w", err)
-		}
-		if len(page) == 0 {
-			break
-		}
-		t.end = page[len(page)-1].Versionstamp
+	head, err := n.layer.LogHead(ctx)
+	if err != nil {
+		return fmt.Errorf("read head of the metadata log: %w", err)
 	}
-	t.mark(now, n.options.LogKeep)
-	before, ok := t.due(now, n.options.LogKeep)
+	t.mark(head, now, n.options.LogKeep)
+	through, ok := t.due(now, n.options.LogKeep)
 	if !ok {
 		return nil
 	}
-	if err := n.layer.TrimLog(ctx, lease, before); err != nil {
+	if err := n.layer.TrimLog(ctx, lease, through); err != nil {
 		return fmt.Errorf("trim metadata log: %w", err)
 	}
-	n.logger.Debug("metadata log trimmed", "before", fmt.Sprintf("%x", before))
+	n.logger.Debug("metadata log trimmed", "through", fmt.Sprintf("%x", through.Transaction))
 	return nil
 }

@@ -2,6 +2,7 @@ package nodes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -108,9 +109,9 @@ func (n *Node) AwaitReady(ctx context.Context) error {
 }
 
 func (n *Node) start(ctx context.Context) error {
-	mode, err := wal.ChooseMode(ctx, n.store, n.options.Fence)
+	mode, err := n.chooseMode(ctx)
 	if err != nil {
-		return fmt.Errorf("probe object store %v: %w", n.store, err)
+		return err
 	}
 	o := n.options
 	info := layer.NodeInfo{ID: o.NodeID, Kafka: o.AdvertisedKafka, HTTP: o.AdvertisedHTTP, Admin: o.AdvertisedAdmin, Slots: o.Slots, Version: o.Version, Rack: o.Rack}
@@ -123,4 +124,20 @@ func (n *Node) start(ctx context.Context) error {
 	n.logger = n.logger.With("node_epoch", n.ref.Epoch)
 	n.logger.Info("node registered", "cluster", n.layer.Cluster(), "wal_fence", mode, "slots", o.Slots)
 	return n.run(ctx)
+}
+
+// chooseMode probes the object store until it answers or ctx ends.
+func (n *Node) chooseMode(ctx context.Context) (layer.FenceMode, error) {
+	for pause := loopRetry; ; pause = min(2*pause, time.Second) {
+		mode, err := wal.ChooseMode(ctx, n.store, n.options.Fence)
+		if err == nil {
+			return mode, nil
+		}
+		err = fmt.Errorf("probe object store %v: %w", n.store, err)
+		if ctx.Err() != nil || errors.Is(err, objects.ErrDenied) {
+			return "", err
+		}
+		n.logger.Warn("object store cannot be probed, trying again", "error", err)
+		sleep(ctx, pause)
+	}
 }

@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/varvedb/varve/layer"
 )
 
 // OptionType is the type of a table option's value, in the words of Kafka's DescribeConfigs.
@@ -86,7 +84,7 @@ func appliedOptions() []TableOption {
 		{OptionHTTPContentType, TypeString, "", EffectApplied,
 			"Media type of an HTTP stream, set when it is created.", mediaType},
 		{OptionHTTPTTLSeconds, TypeLong, "", EffectApplied,
-			"Seconds after its creation at which an HTTP stream is deleted.", integer(0, math.MaxInt64/int64(time.Second))},
+			"Seconds without a read or an append after which an HTTP stream is deleted.", integer(0, math.MaxInt64/int64(time.Second))},
 		{OptionHTTPExpiresAt, TypeString, "", EffectApplied,
 			"Time at which an HTTP stream is deleted, RFC 3339.", timestamp},
 	}
@@ -168,7 +166,7 @@ func mapKeys[V any](m map[string]V) func(func(string) bool) {
 }
 
 // maxOptionValue bounds what is stored in a table's row, bytes.
-const maxOptionValue = layer.MaxOptionBytes / 2
+const maxOptionValue = 4096
 
 // Validate refuses a value with *InvalidOption.
 func (o TableOption) Validate(value string) error {

@@ -195,8 +195,11 @@ func (n *Node) mayCommand() error {
 	}
 }
 
-// commandFailed makes what a command failed with retryable, or ends the node when it was fenced.
+// commandFailed makes what a command failed with retryable, unless the arguments were refused, and ends the node when it was fenced.
 func (n *Node) commandFailed(what string, err error) error {
+	if errors.Is(err, layer.ErrInvalid) {
+		return fmt.Errorf("%w: %s: %w", ErrInvalidRequest, what, err)
+	}
 	n.failIfFenced(what, err)
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, what, err)
 }

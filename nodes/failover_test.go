@@ -1,0 +1,340 @@
+package nodes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/nodes/batch"
+	"github.com/varvedb/varve/nodes/engine"
+)
+
+// fill appends batches to every bucket and remembers them. It gives the next sequence.
+func fill(t *testing.T, c *cluster, p *client, k *checker, table string, buckets int, seq int32, batches int) int32 {
+	t.Helper()
+	for range batches {
+		for bucket := range buckets {
+			result, err := p.append(c.ctx(), table, bucket, seq, 2)
+			require.NoError(t, err)
+			k.ack(table, bucket, result.Base, seq, 2)
+		}
+		seq += 2
+	}
+	return seq
+}
+
+func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	const buckets = 6
+	_, err := nodes[1].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", buckets, 0, 5)
+
+	rows, err := nodes[0].Partitions(c.ctx(), "t")
+	require.NoError(t, err)
+	led := map[int64]int{}
+	for _, row := range rows {
+		led[row.Leader]++
+	}
+	require.Equal(t, map[int64]int{1: 2, 2: 2, 3: 2}, led, "buckets go round the nodes")
+
+	nodes[2].abandon()
+	began := time.Now()
+	seq = fill(t, c, p, k, "t", buckets, seq, 5)
+	t.Logf("appends went on %v after the death", time.Since(began))
+	row, ok := nodes[0].view.Node(3)
+	require.True(t, ok)
+	require.True(t, row.Fenced)
+	for bucket := range buckets {
+		_, m, err := c.leader(c.ctx(), "t", bucket)
+		require.NoError(t, err)
+		require.NotEqual(t, int64(3), m.ref.ID)
+	}
+	k.check(c, "t", buckets)
+
+	back := c.start(3) // owning nothing
+	require.Zero(t, back.serving())
+	require.EqualValues(t, 2, back.ref.Epoch)
+	fill(t, c, p, k, "t", buckets, seq, 1)
+	k.check(c, "t", buckets)
+}
+
+func TestDeathOfTheLeaseHolder(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 3, 0, 3)
+	nodes[0].abandon()
+	fill(t, c, p, k, "t", 3, seq, 3)
+	k.check(c, "t", 3)
+	c.eventually("another node is the controller", func() bool {
+		row, ok := nodes[1].Controller()
+		return ok && row.ID != 1
+	})
+}
+
+func TestFiveInFlightSurviveTwoMoves(t *testing.T) {
+	c := newCluster(t)
+	c.startAll(3)
+	_, err := c.alive()[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 1})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 1, 0, 1)
+	for range 2 {
+		s, leader, err := c.leader(c.ctx(), "t", 0)
+		require.NoError(t, err)
+		for i := range int32(5) { // handed over, never answered
+			s.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", 0, p.id, seq+2*i, 2)}}, func(engine.AppendResult, error) {})
+		}
+		leader.abandon()
+		for range 5 {
+			result, err := p.append(c.ctx(), "t", 0, seq, 2)
+			require.NoError(t, err)
+			require.EqualValues(t, seq, result.Base, "offsets follow sequences: nothing is lost or doubled")
+			k.ack("t", 0, result.Base, seq, 2)
+			seq += 2
+		}
+		c.start(leader.ref.ID)
+	}
+	k.check(c, "t", 1)
+}
+
+func TestZombieAcknowledgesNothing(t *testing.T) {
+	c := newCluster(t)
+	c.options.Engine.PackInterval = time.Hour
+	nodes := c.startAll(3)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 3, 0, 3)
+
+	zombie := nodes[2]
+	bucket := -1
+	for b := range 3 {
+		if _, m, err := c.leader(c.ctx(), "t", b); err == nil && m == zombie {
+			bucket = b
+		}
+	}
+	require.GreaterOrEqual(t, bucket, 0)
+	stream, err := zombie.Stream(c.ctx(), "t", bucket)
+	require.NoError(t, err)
+
+	zombie.pause.close()
+	answers := make(chan error, 10)
+	for i := range int32(10) { // in flight when it pauses
+		stream.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", bucket, p.id+1000, i, 1)}}, func(_ engine.AppendResult, err error) { answers <- err })
+	}
+	c.eventually("the zombie is fenced", func() bool {
+		row, ok := nodes[0].view.Node(3)
+		return ok && row.Fenced
+	})
+	seq = fill(t, c, p, k, "t", 3, seq, 3)
+	c.eventually("the log of the zombie is finished", func() bool {
+		row, err := nodes[0].layer.WAL(c.ctx(), zombie.ref)
+		return err == nil && row.Done
+	})
+
+	zombie.pause.open()
+	for range 10 {
+		select {
+		case err := <-answers:
+			require.Error(t, err, "a zombie acknowledged")
+		case <-time.After(patience):
+			t.Fatal("an append of the zombie was never answered")
+		}
+	}
+	select {
+	case <-zombie.Done():
+	case <-time.After(patience):
+		t.Fatal("the zombie goes on")
+	}
+	require.ErrorIs(t, zombie.Err(), ErrFenced)
+	require.Equal(t, StateFailed, zombie.State())
+	_, err = zombie.Stream(c.ctx(), "t", bucket)
+	require.ErrorIs(t, err, ErrUnavailable)
+	fill(t, c, p, k, "t", 3, seq, 1)
+	k.check(c, "t", 3)
+}
+
+func TestPausedHolderFencesNobody(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	holder := nodes[0]
+	lease := holder.tenure.Load().lease
+	holder.pause.close()
+	c.eventually("the lease is taken over", func() bool { return nodes[1].tenure.Load() != nil || nodes[2].tenure.Load() != nil })
+	// The holder of before fences nobody when it wakes, though it saw nobody's heartbeats for long: its own clock stood still.
+	holder.pause.open()
+	c.eventually("it notices", func() bool { return holder.tenure.Load() == nil })
+	time.Sleep(4 * c.options.NodeTimeout) // longer than any wrong judgement would take
+	for _, m := range nodes[1:] {
+		require.NoError(t, m.Err())
+		require.Equal(t, StateRunning, m.State())
+	}
+	err := holder.layer.FenceNode(c.ctx(), lease, nodes[1].ref, 0)
+	require.Error(t, err, "a stale holder's command is refused")
+}
+
+func TestOverlappingHoldersAreToldApart(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	row, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 1})
+	require.NoError(t, err)
+	old := nodes[0].tenure.Load().lease
+	seen, err := nodes[1].layer.Lease(c.ctx(), layer.CoordinatorLease)
+	require.NoError(t, err)
+	c.eventually("node 2 takes the lease from a holder that does not know", func() bool {
+		seen, err = nodes[1].layer.Lease(c.ctx(), layer.CoordinatorLease)
+		require.NoError(t, err)
+		_, err = nodes[1].layer.AcquireLease(c.ctx(), nodes[1].ref, layer.CoordinatorLease, seen)
+		return err == nil
+	})
+	streams, err := nodes[0].layer.Streams(c.ctx(), row.ID)
+	require.NoError(t, err)
+	_, err = nodes[0].layer.LeadBucket(c.ctx(), old, streams[0].ID, 2, streams[0].LeaderEpoch)
+	require.ErrorIs(t, err, layer.ErrNotHolder)
+	require.ErrorIs(t, nodes[0].layer.FenceNode(c.ctx(), old, nodes[1].ref, 0), layer.ErrNotHolder)
+	_, err = nodes[0].layer.RenewLease(c.ctx(), old)
+	require.ErrorIs(t, err, layer.ErrNotHolder)
+	c.eventually("node 1 gives up its tenure", func() bool { t := nodes[0].tenure.Load(); return t == nil || t.lease.Epoch != old.Epoch })
+	require.NoError(t, nodes[0].Err())
+	require.NoError(t, nodes[1].Err())
+}
+
+func TestMetadataOutageFencesNobody(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 3, 0, 2)
+
+	c.metadata.close()
+	outage := time.Now()
+	for time.Since(outage) < 10*c.options.HeartbeatInterval+c.options.NodeTimeout {
+		seq = fill(t, c, p, k, "t", 3, seq, 1) // streams that are held go on
+		time.Sleep(c.options.HeartbeatInterval)
+	}
+	ctx, cancel := context.WithTimeout(c.ctx(), 100*time.Millisecond)
+	defer cancel()
+	_, err = nodes[0].CreateTable(ctx, CreateTable{Name: "u", Buckets: 1})
+	require.ErrorIs(t, err, ErrUnavailable)
+	c.metadata.open()
+
+	time.Sleep(2 * c.options.NodeTimeout)
+	for _, m := range nodes {
+		require.NoError(t, m.Err())
+		require.Equal(t, StateRunning, m.State())
+	}
+	rows, err := nodes[0].layer.Nodes(c.ctx())
+	require.NoError(t, err)
+	for _, row := range rows {
+		require.False(t, row.Fenced, "node %d", row.ID)
+	}
+	_, err = nodes[0].CreateTable(c.ctx(), CreateTable{Name: "v", Buckets: 1})
+	require.NoError(t, err, "all recovers by itself")
+	fill(t, c, p, k, "t", 3, seq, 1)
+	k.check(c, "t", 3)
+}
+
+func TestCleanStopMovesStreamsAtOnce(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 6})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 6, 0, 2)
+	for i, m := range nodes[:2] { // the lease holder among them
+		require.NoError(t, m.Stop(c.ctx()))
+		began := time.Now()
+		seq = fill(t, c, p, k, "t", 6, seq, 1)
+		t.Logf("stop %d: streams moved in %v", i, time.Since(began))
+	}
+	require.Equal(t, 6, nodes[2].serving())
+	k.check(c, "t", 6)
+}
+
+func TestRequestsAreRedirected(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
+	require.NoError(t, err)
+	for bucket := range 2 {
+		var redirects int
+		for _, m := range nodes {
+			_, err := m.Stream(c.ctx(), "t", bucket)
+			var elsewhere *NotLeader
+			if errors.As(err, &elsewhere) {
+				redirects++
+				require.NotEqual(t, m.ref.ID, elsewhere.Leader.ID)
+				require.Equal(t, fmt.Sprintf("node-%d:9092", elsewhere.Leader.ID), elsewhere.Leader.Kafka)
+			} else {
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, 1, redirects)
+	}
+}
+
+func TestTransferDrainAndRebalance(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	const buckets = 8
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", buckets, 0, 2)
+
+	_, from, err := c.leader(c.ctx(), "t", 0)
+	require.NoError(t, err)
+	to := 3 - from.ref.ID
+	_, err = from.Transfer(c.ctx(), "t", 0, to)
+	require.NoError(t, err)
+	c.eventually("the bucket has moved", func() bool { _, m, err := c.leader(c.ctx(), "t", 0); return err == nil && m.ref.ID == to })
+	seq = fill(t, c, p, k, "t", buckets, seq, 1)
+	_, err = from.Transfer(c.ctx(), "t", 0, 99)
+	require.ErrorIs(t, err, ErrInvalidRequest)
+
+	moves, err := nodes[0].DrainNode(c.ctx(), 2)
+	require.NoError(t, err)
+	require.Positive(t, moves)
+	c.eventually("node 2 is empty", func() bool { return nodes[1].serving() == 0 && nodes[0].serving() == buckets })
+	seq = fill(t, c, p, k, "t", buckets, seq, 1)
+
+	require.NoError(t, nodes[0].SetSlots(c.ctx(), 2, 1))
+	third := c.start(3)
+	moves, err = nodes[0].Rebalance(c.ctx())
+	require.NoError(t, err)
+	require.Positive(t, moves)
+	c.eventually("the load is even", func() bool {
+		return nodes[0].serving() <= 3 && nodes[1].serving() >= 2 && third.serving() >= 2 && nodes[0].serving()+nodes[1].serving()+third.serving() == buckets
+	})
+	fill(t, c, p, k, "t", buckets, seq, 1)
+	k.check(c, "t", buckets)
+	c.eventually("no transfer is left", func() bool { list, err := nodes[0].Transfers(c.ctx()); return err == nil && len(list) == 0 })
+}
+
+func TestObjectStoreOutageIsLivedThrough(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 2, 0, 2)
+	c.store.SetOutage(true)
+	seq = fill(t, c, p, k, "t", 2, seq, 3) // inline
+	nodes[1].abandon()
+	c.eventually("the dead node is fenced", func() bool { row, ok := nodes[0].view.Node(2); return ok && row.Fenced })
+	c.store.SetOutage(false)
+	fill(t, c, p, k, "t", 2, seq, 2)
+	k.check(c, "t", 2)
+}

@@ -23,6 +23,9 @@ type Append struct {
 	Batches []batch.Batch
 	// Producer is set for HTTP producers, whose appends are of one batch. When nil, each batch's header says who produced it (Kafka).
 	Producer *Producer
+	// WriterSeq, unless empty, must be greater, byte by byte, than that of the append before (Durable Streams protocol, Stream-Seq). The last
+	// record of the last batch carries it as WriterSeqHeader. Not for AppendAsync.
+	WriterSeq string
 }
 
 // Bytes is what the append takes of the log's backlog.
@@ -61,11 +64,17 @@ func (s *Stream) Reserve(ctx context.Context, bytes int) error {
 
 // Append appends and returns when the records are durable.
 //
-// Errors: ErrNotOpen, ErrBacklogFull, ErrTimeout and ErrUnavailable can be tried again; ErrEnded, *ProducerError, ErrInvalid and ErrFenced cannot.
+// Errors: ErrNotOpen, ErrBacklogFull, ErrTimeout and ErrUnavailable can be tried again; ErrEnded, *ProducerError, *WriterSeqError, ErrInvalid
+// and ErrFenced cannot.
 // After ErrTimeout the records may still become durable.
 func (s *Stream) Append(ctx context.Context, a Append) (AppendResult, error) {
 	if err := s.Reserve(ctx, a.Bytes()); err != nil {
 		return AppendResult{}, err
+	}
+	if a.WriterSeq != "" {
+		if err := s.loadWriterSeq(ctx); err != nil {
+			return AppendResult{}, err
+		}
 	}
 	wait := newAppendWait()
 	s.AppendAsync(a, wait.done)
@@ -118,6 +127,9 @@ func (s *Stream) submit(a Append, end bool, done func(AppendResult, error)) (*Ap
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkWriterSeq(a.WriterSeq); err != nil {
+		return nil, err
+	}
 
 	entries := s.assign(a, now)
 	result := AppendResult{Base: entries[0].Base, Last: s.next - 1, LogAppendTime: stamp}
@@ -165,6 +177,9 @@ func (s *Stream) assign(a Append, now int64) []segment.Entry {
 		s.next = last + 1
 		s.tail = append(s.tail, tailBatch{base: base, last: last, maxTimestamp: b.MaxTimestamp, data: b.Raw})
 		s.producers.add(s, entries[i], now)
+	}
+	if a.WriterSeq != "" {
+		s.writer.last = a.WriterSeq
 	}
 	return entries
 }

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -143,44 +142,35 @@ func (e *Engine) startFetch(object string, blocks []segment.Block, fetches []*fe
 	}
 }
 
-// fetch reads, checks and hands out blocks that lie one after the other in the object.
+// fetch reads, checks and hands out blocks that lie one after the other in the object. One that is corrupt does not keep the others from
+// being handed out.
 func (e *Engine) fetch(ctx context.Context, object string, blocks []segment.Block, fetches []*fetch) {
-	ctx, cancel := context.WithTimeout(ctx, e.options.FetchTimeout)
-	defer cancel()
 	first, last := blocks[0], blocks[len(blocks)-1]
-	data, err := e.store.Get(ctx, object, first.Pos, last.Pos+last.Len-first.Pos)
-	if err != nil {
-		err = fmt.Errorf("read object %s at byte %d: %w", object, first.Pos, err)
-	} else {
-		e.metrics.fetched.Add(float64(len(data)))
+	length := last.Pos + last.Len - first.Pos
+	if len(blocks) == 1 {
+		data, err := e.get(ctx, object, first.Pos, length, func(b []byte) error { return segment.CheckBlock(first, b) })
+		e.fetchedBytes(data)
+		e.blocks.end(fetches[0], data, err)
+		return
 	}
+	data, err := e.get(ctx, object, first.Pos, length, func([]byte) error { return nil })
+	e.fetchedBytes(data)
 	for i, f := range fetches {
+		b := blocks[i]
 		if err != nil {
 			e.blocks.end(f, nil, err)
 			continue
 		}
-		b := blocks[i]
 		block := data[b.Pos-first.Pos : b.Pos-first.Pos+b.Len]
-		if len(fetches) > 1 {
-			block = append([]byte(nil), block...) // a cached block must not keep its neighbours
-		}
-		if corrupt := segment.Named(segment.CheckBlock(b, block), object); corrupt != nil {
-			e.corrupt(corrupt)
-			e.blocks.end(f, nil, corrupt)
+		if segment.CheckBlock(b, block) != nil {
+			e.fetch(ctx, object, blocks[i:i+1], fetches[i:i+1]) // again, alone
 			continue
 		}
-		e.blocks.end(f, block, nil)
+		e.blocks.end(f, append([]byte(nil), block...), nil) // a cached block must not keep its neighbours
 	}
 }
 
-// corrupt reports bytes that failed their check. Nothing else is done about them here: an operator may have better bytes.
-func (e *Engine) corrupt(err error) {
-	e.metrics.Corruptions.Inc()
-	var named *segment.CorruptError
-	if errors.As(err, &named) {
-		e.logger.Error("corrupt object", "object", named.Object, "offset", named.Offset, "reason", named.Reason)
-	}
-}
+func (e *Engine) fetchedBytes(data []byte) { e.metrics.fetched.Add(float64(len(data))) }
 
 // budget bounds bytes that are held for later.
 type budget struct {

@@ -37,6 +37,11 @@ func (s *Stream) lastAppend(ctx context.Context, final *Append) (AppendResult, e
 	if err := s.Reserve(ctx, final.Bytes()); err != nil {
 		return AppendResult{}, err
 	}
+	if final.WriterSeq != "" {
+		if err := s.loadWriterSeq(ctx); err != nil {
+			return AppendResult{}, err
+		}
+	}
 	wait := newAppendWait()
 	answer, err := s.submit(*final, true, wait.done)
 	switch {

@@ -105,18 +105,14 @@ func (e *Engine) readIndex(ctx context.Context, entry layer.ObjectEntry) ([]segm
 		return nil, errStopped
 	}
 	defer e.blocks.release()
-	ctx, cancel := context.WithTimeout(ctx, e.options.FetchTimeout)
-	defer cancel()
-	data, err := e.store.Get(ctx, entry.Object, entry.IndexPos, entry.IndexLen)
+	var index segment.Index
+	data, err := e.get(ctx, entry.Object, entry.IndexPos, entry.IndexLen, func(b []byte) (err error) {
+		index, err = segment.ParseIndex(b, wal.PartOf(entry))
+		return err
+	})
+	e.fetchedBytes(data)
 	if err != nil {
-		return nil, fmt.Errorf("read index of object %s at byte %d: %w", entry.Object, entry.IndexPos, err)
-	}
-	e.metrics.fetched.Add(float64(len(data)))
-	index, err := segment.ParseIndex(data, wal.PartOf(entry))
-	if err != nil {
-		err = segment.Named(err, entry.Object)
-		e.corrupt(err)
-		return nil, err
+		return nil, fmt.Errorf("index of stream %d: %w", entry.Stream, err)
 	}
 	return index.Blocks, nil
 }

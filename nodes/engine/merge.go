@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/wal/objects"
 	"github.com/varvedb/varve/wal/segment"
 )
 
@@ -17,6 +16,9 @@ type smallEntries struct {
 	count int   // small entries at or after from, at least
 	from  int64 // below it nothing can be merged any more
 }
+
+// maxMerge is how many entries the layer replaces in one step.
+const maxMerge = 500
 
 // mergeRun is adjacent small index entries of one stream that will become one.
 type mergeRun struct {
@@ -83,7 +85,7 @@ func (s *Stream) mergeRuns(ctx context.Context) ([]mergeRun, error) {
 			next.from, next.count = entry.End, 0
 			return true, nil
 		}
-		if run.bytes+entry.Len > o.MergeObjectBytes {
+		if run.bytes+entry.Len > o.MergeObjectBytes || len(run.old) == maxMerge {
 			finish()
 			next.from, next.count = entry.Base, 0
 		}
@@ -197,21 +199,14 @@ func (e *Engine) readEntry(ctx context.Context, s *Stream, entry layer.ObjectEnt
 	if err != nil {
 		return nil, err
 	}
-	data, err := e.store.Get(ctx, entry.Object, entry.Pos, entry.Len)
+	data, err := e.get(ctx, entry.Object, entry.Pos, entry.Len, func(b []byte) error { return checkBlocks(entry, blocks, b) })
 	if err != nil {
-		if errors.Is(err, objects.ErrNotFound) {
-			return nil, s.missing(entry, err)
-		}
-		return nil, err
+		return nil, s.missing(entry, err)
 	}
 	e.metrics.mergeRead.Add(float64(len(data)))
 	var entries []segment.Entry
 	for _, block := range blocks {
 		body := data[block.Pos-entry.Pos : block.Pos-entry.Pos+block.Len]
-		if err := segment.Named(segment.CheckBlock(block, body), entry.Object); err != nil {
-			e.corrupt(err)
-			return nil, err
-		}
 		for len(body) > 0 {
 			b, rest, err := nextBatch(entry.Object, block, body)
 			if err != nil {
@@ -225,4 +220,14 @@ func (e *Engine) readEntry(ctx context.Context, s *Stream, entry layer.ObjectEnt
 		}
 	}
 	return entries, nil
+}
+
+// checkBlocks checks all blocks of an index entry.
+func checkBlocks(entry layer.ObjectEntry, blocks []segment.Block, data []byte) error {
+	for _, block := range blocks {
+		if err := segment.CheckBlock(block, data[block.Pos-entry.Pos:block.Pos-entry.Pos+block.Len]); err != nil {
+			return err
+		}
+	}
+	return nil
 }

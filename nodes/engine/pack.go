@@ -129,7 +129,7 @@ func (e *Engine) pack(ctx context.Context, segments []*wal.Segment) error {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, layer.ErrNotPrepared) {
+		if !errors.Is(err, layer.ErrNotPrepared) || ctx.Err() != nil {
 			return err
 		}
 		e.logger.Warn("data objects of a pack expired before it was committed, writing them anew", "segments", len(segments), "error", err)

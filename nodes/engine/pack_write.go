@@ -14,14 +14,18 @@ import (
 	"github.com/varvedb/varve/wal/segment"
 )
 
+// maxPrepare is how many objects the layer prepares in one step.
+const maxPrepare = 1000
+
 // writePack writes the objects of a pack and commits it. Every step is tried until it succeeds; what it returns is final, the end of ctx, or
 // layer.ErrNotPrepared, after which all objects must be written anew.
 func (e *Engine) writePack(ctx context.Context, p *packPlan) error {
 	began := time.Now()
 	keys := e.dataKeys(len(p.objects))
-	if len(keys) > 0 {
+	for announced := 0; announced < len(keys); announced += maxPrepare {
+		some := keys[announced:min(announced+maxPrepare, len(keys))]
 		err := e.retry(ctx, "prepare data objects", never, func(ctx context.Context) error {
-			return e.layer.Prepare(ctx, e.node, keys, began)
+			return e.layer.Prepare(ctx, e.node, some, began)
 		})
 		if err != nil {
 			return packError(p, err)
@@ -107,6 +111,8 @@ func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.
 	header := segment.Header{Kind: segment.KindData, Cluster: e.cluster, Node: e.node.ID, NodeEpoch: e.node.Epoch}
 	body, parts := segment.Encode(header, entries, segment.Options{BlockSize: e.options.BlockBytes})
 	err := e.retry(ctx, "write data object "+key, never, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, e.options.PutTimeout)
+		defer cancel()
 		return e.store.Put(ctx, key, body)
 	})
 	if err != nil {

@@ -45,6 +45,7 @@ type Stream struct {
 	producers  producerTable
 	changed    chan struct{}         // made on demand, closed at the next change
 	watchers   map[*watcher]struct{} // see Notify
+	writer     writerSeq
 	retained   retained
 	small      smallEntries
 

@@ -67,19 +67,26 @@ func (s *Store) Opened(ctx context.Context, node NodeRef, afterStream int64, lim
 
 // indexed reads the streams whose ids are the last of n integers in the keys of an index.
 func (s *Store) indexed(tr kv.ReadTransaction, begin, end []byte, limit, n int) ([]StreamRow, error) {
+	rows, _, err := s.indexedPage(tr, begin, end, limit, n)
+	return rows, err
+}
+
+// indexedPage is indexed, and gives where the next page begins.
+func (s *Store) indexedPage(tr kv.ReadTransaction, begin, end []byte, limit, n int) (rows []StreamRow, next []byte, err error) {
 	index, err := tr.GetRange(begin, end, kv.RangeOptions{Limit: limit}).Get()
-	if err != nil {
-		return nil, err
+	if err != nil || len(index) == 0 {
+		return nil, end, err
 	}
 	reads := make([]streamRead, len(index))
 	for i, row := range index {
 		ids, err := s.ints(row.Key, n)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		reads[i] = s.readStream(tr, ids[n-1])
 	}
-	return waitStreams(reads)
+	rows, err = waitStreams(reads)
+	return rows, after(index[len(index)-1].Key), err
 }
 
 // Loads is how many streams each node leads; 0: how many have no leader.

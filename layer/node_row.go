@@ -21,7 +21,7 @@ type NodeRow struct {
 	Kafka        string    `json:"kafka,omitempty"` // advertised host:port, "" = no such listener
 	HTTP         string    `json:"http,omitempty"`
 	Admin        string    `json:"admin,omitempty"`
-	Slots        int       `json:"slots"` // relative weight in placement
+	Slots        int       `json:"slots"` // relative weight in placement, 0 = none
 	RegisteredAt time.Time `json:"registered_at"`
 	Version      string    `json:"version,omitempty"` // of the binary
 	Rack         string    `json:"rack,omitempty"`

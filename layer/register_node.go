@@ -12,7 +12,7 @@ import (
 type NodeInfo struct {
 	ID                 int64 // chosen by the operator, at least 1
 	Kafka, HTTP, Admin string
-	Slots              int // at least 1
+	Slots              int // relative weight in placement; 0: it gets no streams
 	Version, Rack      string
 }
 
@@ -20,8 +20,8 @@ type NodeInfo struct {
 const maxNodeText = 300
 
 func (i NodeInfo) validate() error {
-	if i.ID < 1 || i.Slots < 1 {
-		return invalid("node id %d with %d slots: both must be at least 1", i.ID, i.Slots)
+	if i.ID < 1 || i.Slots < 0 {
+		return invalid("node id %d with %d slots: an id is at least 1, slots are at least 0", i.ID, i.Slots)
 	}
 	for _, text := range []string{i.Kafka, i.HTTP, i.Admin, i.Version, i.Rack} {
 		if len(text) > maxNodeText {
@@ -71,8 +71,8 @@ func (s *Store) RegisterNode(ctx context.Context, info NodeInfo, mode FenceMode,
 
 // SetSlots changes a node's weight in placement. ErrNodeNotFound.
 func (s *Store) SetSlots(ctx context.Context, id int64, slots int) error {
-	if slots < 1 {
-		return invalid("node %d: %d slots, at least 1", id, slots)
+	if slots < 0 {
+		return invalid("node %d: %d slots, at least 0", id, slots)
 	}
 	return s.transact(ctx, "set slots", name("operator"), func(t *tx) error {
 		row, ok, err := t.node(NodeRef{ID: id}).get()

@@ -2,9 +2,6 @@ package wal
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -325,7 +322,7 @@ func TestLayerUnreachable(t *testing.T) {
 	})
 	t.Run("layer: appends wait", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHarness(t, layer.FenceLayer, nil)
+			h := newHarness(t, layer.FenceLayer, func(o *Options) { o.RetryMin, o.RetryMax = 100*time.Millisecond, 5*time.Second })
 			h.layer.setHooks(down, nil)
 			h.append(100, 11)
 			time.Sleep(10 * time.Minute)
@@ -381,7 +378,7 @@ func TestFenceIsFinal(t *testing.T) {
 
 func TestStoreUnreachable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHarness(t, layer.FenceBoth, func(o *Options) { o.InlineBudget = 1 << 20 })
+		h := newHarness(t, layer.FenceBoth, func(o *Options) { o.InlineBudget, o.RetryMin, o.RetryMax = 1<<20, 100*time.Millisecond, 5*time.Second })
 		h.store.SetOutage(true)
 		h.append(200_000, 11)
 		h.append(200_000, 11)
@@ -600,7 +597,3 @@ func TestKeysBeginWithAHashAndAreValid(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 10, seq)
 }
-
-var _ = slices.Sort[[]int]
-var _ = fmt.Sprint
-var _ = errors.New

@@ -140,10 +140,10 @@ func (r *recoverer) readRow(ctx context.Context) error {
 }
 
 // sealAhead is rule 2: a seal at some free number keeps the writer from going on for ever in front of the walk. Where the number that is
-// tried is taken, it jumps ahead, farther each time.
+// tried is taken, by whatever it may be, it jumps ahead, farther each time.
 func (r *recoverer) sealAhead(ctx context.Context) error {
 	k := r.row.FirstLive
-	for jump := int64(1); ; jump *= 2 {
+	for jump := int64(1); ; jump = min(jump*8, maxJump) {
 		for {
 			s, err := r.inlineAt(ctx, k)
 			if err != nil {
@@ -154,16 +154,20 @@ func (r *recoverer) sealAhead(ctx context.Context) error {
 			}
 			k++
 		}
-		found, err := r.sealOrRead(ctx, k)
-		var foreign *ForeignError
-		if err != nil && !errors.As(err, &foreign) { // a foreign object is the walk's to meet
+		err := r.putSeal(ctx, k)
+		if !errors.Is(err, objects.ErrExists) {
 			return err
-		}
-		if found.end {
-			return nil
 		}
 		k += jump
 	}
+}
+
+// maxJump bounds how far beyond the log's end a seal is put.
+const maxJump = 4096
+
+func (r *recoverer) putSeal(ctx context.Context, k int64) error {
+	seal := segment.EncodeSeal(r.header(segment.KindSeal, k))
+	return r.askStore(ctx, "put a seal", func(ctx context.Context) error { return r.o.Store.PutIfAbsent(ctx, segmentKey(r.prefix, k), seal) })
 }
 
 // walk is rules 3 to 5 from the first live number on.
@@ -223,16 +227,11 @@ func (r *recoverer) find(ctx context.Context) (found, error) {
 
 // sealOrRead puts a seal at number k, or reads what is there.
 func (r *recoverer) sealOrRead(ctx context.Context, k int64) (found, error) {
-	key := segmentKey(r.prefix, k)
-	seal := segment.EncodeSeal(r.header(segment.KindSeal, k))
-	err := r.askStore(ctx, "put a seal", func(ctx context.Context) error { return r.o.Store.PutIfAbsent(ctx, key, seal) })
-	switch {
-	case err == nil:
-		return found{end: true}, nil
-	case errors.Is(err, objects.ErrExists):
+	err := r.putSeal(ctx, k)
+	if errors.Is(err, objects.ErrExists) {
 		return r.readObject(ctx, k)
 	}
-	return found{}, err
+	return found{end: err == nil}, err
 }
 
 // readObject reads what stands at number k: a segment, a seal, which is an end, or nothing.

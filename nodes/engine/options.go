@@ -17,7 +17,7 @@ type Options struct {
 	PackObjectBytes int64         `flag:"pack-object-bytes" default:"67108864" usage:"target size of a data object"`
 	PackAloneBytes  int64         `flag:"pack-alone-bytes" default:"8388608" usage:"a stream with at least this much in one pack gets data objects of its own"`
 	PackParallel    int           `flag:"pack-parallel" default:"4" usage:"data objects that are uploaded at the same time"`
-	PutTimeout      time.Duration `flag:"put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
+	PutTimeout      time.Duration `flag:"pack-put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
 	BlockBytes      int           `flag:"block-bytes" default:"1048576" usage:"target size of a block of a data object: the unit of reading and caching"`
 
 	BlockCacheBytes int64         `flag:"block-cache-bytes" default:"268435456" usage:"memory for blocks of data objects"`
@@ -92,7 +92,7 @@ func (o Options) Validate() error {
 	positive("pack-object-bytes", o.PackObjectBytes)
 	positive("pack-alone-bytes", o.PackAloneBytes)
 	positive("pack-parallel", int64(o.PackParallel))
-	positive("put-timeout", int64(o.PutTimeout))
+	positive("pack-put-timeout", int64(o.PutTimeout))
 	positive("block-bytes", int64(o.BlockBytes))
 	positive("block-cache-bytes", o.BlockCacheBytes)
 	positive("index-cache-bytes", o.IndexCacheBytes)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/varvedb/varve/layer/kv"
@@ -16,9 +17,13 @@ type Problem struct {
 	Kind   string // which invariant, in a word or two
 	Key    string // of the row that shows it
 	Detail string
-	// Leftover: nothing is wrong but for rows that a command left and the next one clears.
-	Leftover bool
 }
+
+// leftoverKind begins the kind of what is no harm.
+const leftoverKind = "leftover "
+
+// Leftover tells that nothing is wrong but for rows that a command left behind and a later one clears.
+func (p Problem) Leftover() bool { return strings.HasPrefix(p.Kind, leftoverKind) }
 
 // String is one line.
 func (p Problem) String() string { return fmt.Sprintf("%s: %s: %s", p.Kind, p.Key, p.Detail) }
@@ -133,8 +138,7 @@ func (c *checkRows) problem(kind string, key tuple.Tuple, format string, args ..
 }
 
 func (c *checkRows) leftover(kind string, key tuple.Tuple, format string, args ...any) {
-	c.problem(kind, key, format, args...)
-	c.problems[len(c.problems)-1].Leftover = true
+	c.problem(leftoverKind+kind, key, format, args...)
 }
 
 // add decodes one row.
@@ -151,7 +155,7 @@ func (c *checkRows) add(s *Store, row kv.KeyValue) {
 	}
 }
 
-// addRow puts a row where the checks look for it. Elements of keys that are not of the expected types fail the assertions of elementsOf.
+// addRow puts a row where the checks look for it.
 func (c *checkRows) addRow(s *Store, key tuple.Tuple, row kv.KeyValue) error {
 	space, _ := key[0].(string)
 	switch space {

@@ -79,7 +79,7 @@ func (s *Server) appendOf(c echo.Context, t target, body []byte, producer *engin
 		return engine.Append{}, badRequest("empty_array", "an empty JSON array appends nothing")
 	}
 	b, err := batchOf(all, time.Now())
-	return engine.Append{Batches: one(b), Producer: producer, WriterSeq: h.Get(headerSeq)}, err
+	return engine.Append{Batches: one(b), Producer: producer}, err
 }
 
 // closeOnly ends the stream without a last append. Ending one that has ended is a success.

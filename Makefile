@@ -1,0 +1,69 @@
+# Everything that is done to this repository by command. `make help` lists it.
+
+GO      ?= go
+BUILD   := $(CURDIR)/.build
+BIN     := $(CURDIR)/bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+STATICCHECK := $(BUILD)/bin/staticcheck-2026.2.2
+VERSITYGW   := $(BUILD)/bin/versitygw
+PACKAGES ?= ./...
+
+.DEFAULT_GOAL := help
+
+# The FoundationDB engine is built in whenever a C compiler is there: FDB_READY (a target), FDB_ENV and FDB_TAGS.
+include layer/fdb/Makefile.inc
+
+.PHONY: help
+help: ## list what make can do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: $(FDB_READY) ## build bin/varve
+	$(FDB_ENV) $(GO) build $(FDB_TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/varve ./cmd/varve
+
+.PHONY: run
+run: build ## start a single node on this machine (ARGS='--log-level debug' adds flags)
+	$(BIN)/varve serve $(ARGS)
+
+.PHONY: test
+test: $(FDB_READY) $(VERSITYGW) build ## run the tests (PACKAGES=./layer/... for some of them)
+	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -timeout 20m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: race
+race: $(FDB_READY) $(VERSITYGW) build ## run the tests under the race detector
+	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -race -timeout 40m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: test-fdb
+test-fdb: $(FDB_READY) build ## run the tests on the cluster of VARVE_TEST_CLUSTER_FILE (client library: VARVE_TEST_FDB_LIBRARY)
+	@test -n "$(VARVE_TEST_CLUSTER_FILE)" || { echo 'set VARVE_TEST_CLUSTER_FILE to the cluster file of a FoundationDB 7.3 or newer that tests may write to'; exit 1; }
+	@test -n "$(FDB_TAGS)" || { echo 'the FoundationDB engine needs a C compiler: install gcc'; exit 1; }
+	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -count=1 -timeout 60m $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: lint
+lint: $(FDB_READY) $(STATICCHECK) ## gofmt, go vet and staticcheck, with and without FoundationDB
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; }
+	$(FDB_ENV) $(GO) vet $(FDB_TAGS) ./...
+	CGO_ENABLED=0 $(GO) vet ./...
+	$(FDB_ENV) $(STATICCHECK) $(FDB_TAGS) ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME (10s)
+	ops/fuzz $(or $(FUZZTIME),10s)
+
+.PHONY: bench
+bench: build ## run the benchmarks
+	$(FDB_ENV) $(GO) test $(FDB_TAGS) -run '^$$' -bench . -benchmem $(PACKAGES)
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf $(BUILD) $(BIN)
+
+$(STATICCHECK):
+	GOBIN=$(BUILD)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
+	mv $(BUILD)/bin/staticcheck $@
+
+# An S3 server for tests. Without it (no network, say) the tests that need it are skipped and say so.
+$(VERSITYGW):
+	-GOBIN=$(BUILD)/bin $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.0.18

@@ -1,0 +1,187 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/varvedb/varve/http/admin"
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/layer/embedded"
+	"github.com/varvedb/varve/ops/settings"
+	"github.com/varvedb/varve/wiring"
+)
+
+// inspection is where metadata is read from: the admin listener of a running node, else the database itself.
+type inspection struct {
+	config wiring.Config
+	admin  string
+	rows   layer.InspectOptions
+	asJSON bool
+}
+
+func newInspect() *cobra.Command {
+	in := &inspection{config: wiring.DefaultConfig()}
+	c := &cobra.Command{
+		Use:   "inspect",
+		Short: "Show the rows of the metadata, decoded",
+		Long: `Show the rows of the metadata, decoded. With --cluster-file they are read from FoundationDB. Otherwise a node that serves the data directory is
+asked by its admin listener; when none runs, the embedded engine is opened.`,
+		Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return in.show(c) },
+	}
+	if err := settings.Bind(c.PersistentFlags(), &in.config.Process); err != nil {
+		panic(err)
+	}
+	if err := settings.Bind(c.PersistentFlags(), &in.config.FDB); err != nil {
+		panic(err)
+	}
+	hideAllBut(c, "data-dir", "cluster", "cluster-file", "fdb-library")
+	f := c.PersistentFlags()
+	f.StringVar(&in.admin, "admin", fromEnv("admin", ""), "host:port of a node's admin listener to ask")
+	f.BoolVar(&in.asJSON, "json", false, "a JSON object a line")
+	f.StringVar(&in.rows.Keyspace, "keyspace", "", "only this keyspace, such as stream or wal")
+	f.Int64Var(&in.rows.Stream, "stream", 0, "only rows of this stream id")
+	f.Int64Var(&in.rows.Node, "node", 0, "only rows of this node id")
+	f.IntVar(&in.rows.Limit, "limit", 0, "no more rows than this; 0 for all")
+	c.AddCommand(&cobra.Command{
+		Use: "check", Short: "Check the invariants of the metadata and list what is wrong", Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return in.check(c) },
+	})
+	return c
+}
+
+// hideAllBut keeps the help to the flags that matter here; the others stay usable, since environment and file may set them.
+func hideAllBut(c *cobra.Command, shown ...string) {
+	keep := map[string]bool{}
+	for _, name := range shown {
+		keep[name] = true
+	}
+	c.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Hidden = !keep[f.Name] })
+}
+
+// source gives the metadata: ask is set when a node answers for it, otherwise store is open.
+func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, done func(), err error) {
+	if err := settings.Load(c.Flags(), ""); err != nil {
+		return "", nil, nil, &usageError{err}
+	}
+	if in.admin != "" {
+		return in.admin, nil, func() {}, nil
+	}
+	ctx := c.Context()
+	db, err := wiring.OpenDatabase(ctx, in.config, slog.New(slog.DiscardHandler))
+	if errors.Is(err, embedded.ErrInUse) {
+		local, readErr := wiring.ReadAddresses(in.config.Process.DataDir)
+		if readErr != nil || local.Admin == "" {
+			return "", nil, nil, fmt.Errorf("%w; give the --admin address of the node that serves it", err)
+		}
+		return local.Admin, nil, func() {}, nil
+	}
+	if err != nil {
+		return "", nil, nil, err
+	}
+	store, err = layer.New(db, in.config.Process.Cluster)
+	return "", store, func() { db.Close() }, err
+}
+
+func (in *inspection) show(c *cobra.Command) error {
+	ask, store, done, err := in.source(c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := bufio.NewWriter(c.OutOrStdout())
+	defer out.Flush()
+	table := tabwriter.NewWriter(out, 2, 8, 2, ' ', 0)
+	defer table.Flush()
+	each := func(row admin.InspectedRow) error {
+		if in.asJSON {
+			return json.NewEncoder(out).Encode(row)
+		}
+		value := string(row.Value) + row.Text
+		if row.Error != "" {
+			value = "UNREADABLE: " + row.Error
+		}
+		_, err := fmt.Fprintf(table, "%s\t%s\t%s\n", row.Keyspace, row.Key, value)
+		return err
+	}
+	if store != nil {
+		return store.Inspect(c.Context(), in.rows, func(r layer.InspectRow) error { return each(admin.NewInspectedRow(r)) })
+	}
+	query := url.Values{"keyspace": {in.rows.Keyspace}, "stream": {strconv.FormatInt(in.rows.Stream, 10)},
+		"node": {strconv.FormatInt(in.rows.Node, 10)}, "limit": {strconv.Itoa(in.rows.Limit)}}
+	return lines(c.Context(), "http://"+ask+"/admin/inspect?"+query.Encode(), each)
+}
+
+func (in *inspection) check(c *cobra.Command) error {
+	ask, store, done, err := in.source(c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	found := 0
+	each := func(p admin.Problem) error {
+		found++
+		if in.asJSON {
+			return json.NewEncoder(c.OutOrStdout()).Encode(p)
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "%s\t%s\t%s\n", p.Kind, p.Key, p.Detail)
+		return err
+	}
+	if store != nil {
+		var failed error
+		err = store.Check(c.Context(), func(p layer.Problem) { failed = errors.Join(failed, each(admin.Problem(p))) })
+		err = errors.Join(err, failed)
+	} else {
+		err = lines(c.Context(), "http://"+ask+"/admin/inspect/check", each)
+	}
+	switch {
+	case err != nil:
+		return err
+	case found > 0:
+		return fmt.Errorf("%d invariants are broken", found)
+	case !in.asJSON:
+		fmt.Fprintln(c.OutOrStdout(), "nothing is wrong")
+	}
+	return nil
+}
+
+// lines reads an answer of one JSON value a line.
+func lines[T any](ctx context.Context, address string, each func(T) error) error {
+	answer, err := call(ctx, http.MethodGet, address, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	decoder := json.NewDecoder(answer.Body)
+	for {
+		var raw json.RawMessage
+		if err := decoder.Decode(&raw); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		var failed struct{ Error, Message string }
+		if json.Unmarshal(raw, &failed) == nil && failed.Error == "incomplete" {
+			return errors.New(failed.Message)
+		}
+		var value T
+		if err := json.Unmarshal(raw, &value); err != nil {
+			return err
+		}
+		if err := each(value); err != nil {
+			return err
+		}
+	}
+}

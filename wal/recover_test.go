@@ -478,7 +478,9 @@ func TestCrashesUnderFaults(t *testing.T) {
 			if i == 0 {
 				seed = uint64(time.Now().UnixNano())
 			}
-			if !t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) { crashUnderFaults(t, mode, seed) }) {
+			if !t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { crashUnderFaults(t, mode, seed) })
+			}) {
 				return
 			}
 		}

@@ -42,13 +42,18 @@ func checkRange(begin, end []byte) error {
 	if bytes.Compare(begin, end) > 0 {
 		return fmt.Errorf("foundationdb: %w: inverted range from %s to %s", kv.ErrInvalid, shown(begin), shown(end))
 	}
-	if bytes.Compare(end, userEnd) > 0 {
-		return fmt.Errorf("foundationdb: %w: range end %s is outside the user key space", kv.ErrInvalid, shown(end))
-	}
-	// One byte more than a key, so that the key after the longest one can end a range.
+	return checkBounds(begin, end)
+}
+
+// checkBounds is checkRange for reads, where an inverted range is an empty one. Bounds may have one byte more
+// than a key, so that the key after the longest one can end a range.
+func checkBounds(begin, end []byte) error {
 	for _, key := range [][]byte{begin, end} {
+		if bytes.Compare(key, userEnd) > 0 {
+			return fmt.Errorf("foundationdb: %w: range bound %s is outside the user key space", kv.ErrInvalid, shown(key))
+		}
 		if len(key) > kv.MaxKeySize+1 {
-			return fmt.Errorf("foundationdb: %w: range key %s is %d bytes, at most %d",
+			return fmt.Errorf("foundationdb: %w: range bound %s is %d bytes, at most %d",
 				kv.ErrKeyTooLarge, shown(key), len(key), kv.MaxKeySize+1)
 		}
 	}

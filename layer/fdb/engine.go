@@ -4,10 +4,7 @@ package fdb
 
 import (
 	"context"
-	"errors"
-	"math/rand/v2"
 	"sync"
-	"time"
 
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 
@@ -105,81 +102,4 @@ func (d *database) Transact(ctx context.Context, fn func(kv.Transaction) error) 
 // ReadTransact implements kv.Database. Nothing is committed: reads at one version need no commit to be consistent.
 func (d *database) ReadTransact(ctx context.Context, fn func(kv.ReadTransaction) error) error {
 	return d.retry(ctx, func(a *attempt) error { return fn(a.reads()) })
-}
-
-// retry runs body in attempts until one returns nil or an error that another attempt cannot mend, the retry limit is
-// reached, or ctx ends.
-func (d *database) retry(ctx context.Context, body func(*attempt) error) error {
-	ctx, leave, err := d.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-
-	var tr *apple.Transaction // nil when the next attempt needs a new one
-	var last error
-	for tries := 0; ; tries++ {
-		if cause := ended(ctx); cause != nil {
-			return gaveUp(cause, last)
-		}
-		if tr == nil {
-			created, err := d.handle.CreateTransaction()
-			if err != nil {
-				return libraryError("create transaction", err)
-			}
-			tr = &created
-		}
-		a := newAttempt(ctx, d, *tr)
-		err := body(a)
-		usable := a.end()
-		if err == nil {
-			return nil
-		}
-		what, number := retryOf(err)
-		if what == never || d.options.RetryLimit > 0 && tries >= d.options.RetryLimit {
-			tr.Cancel() // frees what it still reads and watches
-			return err
-		}
-		last = err
-		if what == inNewTransaction || !usable {
-			tr.Cancel()
-			tr = nil
-			pause(ctx)
-			continue
-		}
-		if err := backOff(ctx, *tr, number); err != nil {
-			tr.Cancel()
-			return afterBackOff(ctx, err, last)
-		}
-	}
-}
-
-// newTransactionDelay is the mean pause before a new transaction takes the place of one that cannot be reset.
-const newTransactionDelay = 50 * time.Millisecond
-
-// pause waits for newTransactionDelay, give or take half of it, or until ctx ends.
-func pause(ctx context.Context) {
-	timer := time.NewTimer(newTransactionDelay/2 + rand.N(newTransactionDelay))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// backOff lets the library wait as long as it thinks right for number, and reset the transaction.
-func backOff(ctx context.Context, tr apple.Transaction, number int) error {
-	future := tr.OnError(apple.Error{Code: number})
-	stop := context.AfterFunc(ctx, future.Cancel)
-	defer stop()
-	return future.Get()
-}
-
-// afterBackOff is the error of a transaction that the library did not reset: refused says why not.
-func afterBackOff(ctx context.Context, refused, last error) error {
-	var e apple.Error
-	if cause := ended(ctx); cause != nil && errors.As(refused, &e) && cancelled(e.Code) {
-		return gaveUp(cause, last)
-	}
-	return last
 }

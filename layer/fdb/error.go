@@ -120,5 +120,5 @@ func gaveUp(cause, last error) error {
 	if errors.Is(last, cause) {
 		return last
 	}
-	return fmt.Errorf("%w; gave up: %w", last, cause)
+	return fmt.Errorf("transaction given up: %w: %w", last, cause)
 }

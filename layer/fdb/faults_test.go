@@ -303,3 +303,30 @@ func TestWaitReachable(t *testing.T) {
 	time.AfterFunc(soon, func() { command(t, db, "hang grv 0") })
 	require.NoError(t, db.WaitReachable(within(t, until), soon))
 }
+
+// A caller must not take a transaction for uncommitted because its last attempt was.
+func TestUnknownOutcomeIsNotForgotten(t *testing.T) {
+	for name, test := range map[string]struct {
+		after string // what happens to the second attempt
+		ctx   func(testing.TB) context.Context
+		want  error
+	}{
+		"context ends": {"hang read 1", func(t testing.TB) context.Context { return within(t, soon) }, context.DeadlineExceeded},
+		"locked":       {"lock 1", func(t testing.TB) context.Context { return t.Context() }, kv.ErrLocked},
+		"retry limit":  {"fault read 1007 9", func(t testing.TB) context.Context { return t.Context() }, kv.ErrTooOld},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := openFake(t, func(o *Options) { o.RetryLimit = 3 })
+			command(t, db, "fault committed 1021 1")
+			runs := 0
+			_, err := db.Transact(test.ctx(t), func(tr kv.Transaction) error {
+				if runs == 1 {
+					command(t, db, "%s", test.after)
+				}
+				return counted(&runs)(tr)
+			})
+			require.ErrorIs(t, err, kv.ErrCommitUnknown)
+			require.ErrorIs(t, err, test.want)
+		})
+	}
+}

@@ -16,12 +16,18 @@ import (
 	"github.com/varvedb/varve/layer/kv"
 )
 
-// fakeLibrary is the path of the fake libfdb_c, written by TestMain.
+// fakeLibrary is the path of the fake libfdb_c, written by TestMain; empty when the tests use a real one.
 var fakeLibrary string
+
+// FakeLibrary is fakeLibrary for the tests of the package's outside.
+func FakeLibrary() string { return fakeLibrary }
 
 func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
+	if os.Getenv("VARVE_TEST_CLUSTER_FILE") != "" {
+		return m.Run()
+	}
 	directory, err := os.MkdirTemp("", "varve-fdb")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -73,6 +79,9 @@ func openFake(t testing.TB, change ...func(*Options)) *Database {
 
 func openFakeAt(t testing.TB, clusterFile string, change ...func(*Options)) *Database {
 	t.Helper()
+	if fakeLibrary == "" {
+		t.Skip("needs the fake client library, and VARVE_TEST_CLUSTER_FILE asks for the real one: run `make test-fdb-fake` without it")
+	}
 	options := Options{Library: fakeLibrary, ClusterFile: clusterFile}
 	for _, c := range change {
 		c(&options)
@@ -81,6 +90,11 @@ func openFakeAt(t testing.TB, clusterFile string, change ...func(*Options)) *Dat
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	return db
+}
+
+// Age lets d go by in the store of a fake database.
+func Age(t testing.TB, db *Database, d time.Duration) {
+	command(t, db, "advance %d", d.Microseconds())
 }
 
 // command gives the fake library a command, see client/testdata/fake_fdb_c.c.

@@ -33,7 +33,7 @@ func (r reader) Get(key []byte) kv.Value {
 
 func (r reader) GetRange(begin, end []byte, options kv.RangeOptions) kv.Range {
 	rows := &rangeRead{run: r.run}
-	if rows.err = checkRange(begin, end); rows.err == nil {
+	if rows.err = checkBounds(begin, end); rows.err == nil {
 		rows.err = r.run.hand(func() { rows.result = r.source.GetRange(keyRange(begin, end), rangeOptions(options)) })
 	}
 	return rows

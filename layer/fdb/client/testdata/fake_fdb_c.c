@@ -784,17 +784,28 @@ FDBFuture* fdb_transaction_get(FDBTransaction* t, const uint8_t* key, int n, fdb
 
 static int compare_keys(const void* a, const void* b) { return compare(*(const Bytes*)a, *(const Bytes*)b); }
 
-/* candidates gives the keys in the span that the store or the operations know, sorted, once each, borrowed. */
-static Bytes* candidates(FDBTransaction* t, Span span, int ops, int* count) {
+/* candidates gives the keys in the span that the store or the operations know, and a key in each unreadable part of it: the first
+ * that the read comes to. Sorted, once each, borrowed; spans owns those of the unreadable parts. */
+static Bytes* candidates(FDBFuture* f, Span span, Spans* spans, int* count) {
+	FDBTransaction* t = f->t;
 	int found, first = find_row(t->store, span.begin, &found), last = find_row(t->store, span.end, &found), n = 0;
 	if (last < first)
 		last = first;
-	Bytes* keys = grow(NULL, sizeof(Bytes) * (size_t)(last - first + ops + 1));
+	Bytes* keys = grow(NULL, sizeof(Bytes) * (size_t)(last - first + f->ops + 1));
 	for (int i = first; i < last; i++)
 		keys[n++] = t->store->rows[i].key;
-	for (int i = 0; i < ops; i++)
-		if (t->ops[i].type != OP_CLEAR && t->ops[i].type != OP_STAMPED_KEY && inside(t->ops[i].a, span))
-			keys[n++] = t->ops[i].a;
+	for (int i = 0; i < f->ops; i++) {
+		Bytes key = t->ops[i].a;
+		if (t->ops[i].type == OP_CLEAR)
+			continue;
+		if (t->ops[i].type == OP_STAMPED_KEY) {
+			Span s = unreadable_span(key, t->read_version);
+			add_span(spans, s.begin, s.end);
+			key = f->reverse ? s.end : s.begin;
+		}
+		if (inside(key, span))
+			keys[n++] = key;
+	}
 	if (n > last - first)
 		qsort(keys, (size_t)n, sizeof(Bytes), compare_keys);
 	*count = 0;
@@ -802,18 +813,6 @@ static Bytes* candidates(FDBTransaction* t, Span span, int ops, int* count) {
 		if (*count == 0 || !equal(keys[*count - 1], keys[i]))
 			keys[(*count)++] = keys[i];
 	return keys;
-}
-
-static int meets_unreadable(FDBTransaction* t, Span span, int ops) {
-	int meets = 0;
-	for (int i = 0; i < ops; i++)
-		if (t->ops[i].type == OP_STAMPED_KEY) {
-			Span s = unreadable_span(t->ops[i].a, t->read_version);
-			meets |= overlap(s, span);
-			free(s.begin.p);
-			free(s.end.p);
-		}
-	return meets;
 }
 
 /* add_range_conflict covers what the read looked at: up to its last row when there is more, else the whole span. */
@@ -834,14 +833,16 @@ static int job_get_range(FDBFuture* f) {
 	int error = begin_read(t);
 	if (error == 0 && f->code != 0)
 		error = f->code;
-	if (error == 0 && meets_unreadable(t, span, f->ops))
-		error = 1036;
 	if (error != 0)
 		return error;
 	int batch = f->limit > 0 && f->limit < BATCH_ROWS ? f->limit : BATCH_ROWS, n;
-	Bytes* keys = candidates(t, span, f->ops, &n);
+	Spans spans = { 0 };
+	Bytes* keys = candidates(f, span, &spans, &n);
 	f->kvs = grow(NULL, sizeof(FDBKeyValue) * (size_t)batch);
-	for (int i = 0; i < n && error == 0 && !f->more; i++) {
+	for (int i = 0; i < n && error == 0; i++) {
+		f->more = f->rows == batch; /* or so it seems: what is left may be absent */
+		if (f->more)
+			break;
 		Bytes key = keys[f->reverse ? n - 1 - i : i];
 		View v = look(t, key, f->ops);
 		if (v.unreadable)
@@ -850,15 +851,11 @@ static int job_get_range(FDBFuture* f) {
 			free(v.value.p);
 			continue;
 		}
-		f->more = f->rows == batch;
-		if (f->more) {
-			free(v.value.p);
-			break;
-		}
 		Bytes k = dup_bytes(key);
 		f->kvs[f->rows++] = (FDBKeyValue){ k.p, k.n, v.value.p, v.value.n };
 	}
 	free(keys);
+	free_spans(&spans);
 	f->more |= f->limit > 0 && f->rows == f->limit;
 	if (error == 0 && !f->snapshot && compare(span.begin, span.end) < 0)
 		add_range_conflict(f, span);

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sort"
 	"time"
 
 	"github.com/varvedb/varve/layer"
@@ -100,10 +99,10 @@ func (n *Node) DrainNode(ctx context.Context, node int64) (int, error) {
 	if len(load.nodes) == 0 {
 		return 0, fmt.Errorf("%w: no live node with slots can take the streams of node %d", ErrInvalidRequest, node)
 	}
-	return n.moveStreams(ctx, node, -1, load)
+	return n.moveStreams(ctx, node, load.pick)
 }
 
-// Rebalance begins to move streams from nodes above 110% of the mean load to nodes below 90% of it. Streams without a leader are placed
+// Rebalance begins to move streams from the fullest nodes to the emptiest, until every one is within 10% of the mean load per slot. Streams without a leader are placed
 // by the lease holder, at once. It tells how many moves it began. Errors: ErrUnavailable.
 func (n *Node) Rebalance(ctx context.Context) (int, error) {
 	load, err := n.currentLoads(ctx)
@@ -111,8 +110,8 @@ func (n *Node) Rebalance(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	total := 0
-	for _, move := range load.moves() {
-		begun, err := n.moveStreams(ctx, move.from, move.streams, load)
+	for _, give := range load.even() {
+		begun, err := n.moveStreams(ctx, give.from, give.next)
 		total += begun
 		if err != nil {
 			return total, err
@@ -134,47 +133,73 @@ func (n *Node) currentLoads(ctx context.Context) (*loads, error) {
 	return newLoads(rows, counts), nil
 }
 
-// move is how many streams a node gives away.
-type move struct {
-	from    int64
-	streams int
+// gift is what one node gives away: one stream to each of the nodes, which may repeat.
+type gift struct {
+	from int64
+	to   []int64
 }
 
-// moves lists what nodes above 110% of the mean give, as far as nodes below 90% of it can take.
-func (l *loads) moves() []move {
+// next takes the next target; 0 when there is none.
+func (g *gift) next() int64 {
+	if len(g.to) == 0 {
+		return 0
+	}
+	to := g.to[0]
+	g.to = g.to[1:]
+	return to
+}
+
+// even plans moves, one stream at a time from the fullest node to the emptiest, while the one is above 110% of the mean load per slot or the
+// other below 90% of it, and the move does not only swap them.
+func (l *loads) even() []*gift {
 	var slots, streams int64
 	for _, row := range l.nodes {
 		slots += int64(row.Slots)
 		streams += l.streams[row.ID]
 	}
-	if slots == 0 {
-		return nil
-	}
-	mean := float64(streams) / float64(slots)
-	room := 0
-	for _, row := range l.nodes {
-		if fair := mean * float64(row.Slots); float64(l.streams[row.ID]) < 0.9*fair {
-			room += int(fair - float64(l.streams[row.ID]))
+	var gifts []*gift
+	byNode := map[int64]*gift{}
+	mean := float64(streams) / float64(max(slots, 1))
+	for range streams {
+		full, empty := l.extremes()
+		if full.Slots == 0 || l.perSlot(full, 0) <= 1.1*mean && l.perSlot(empty, 0) >= 0.9*mean || l.perSlot(full, -1) < l.perSlot(empty, +1) {
+			break
 		}
-	}
-	var gives []move
-	for _, row := range l.nodes {
-		fair := mean * float64(row.Slots)
-		if have := float64(l.streams[row.ID]); have > 1.1*fair && room > 0 {
-			give := min(int(have-fair), room)
-			room -= give
-			if give > 0 {
-				gives = append(gives, move{row.ID, give})
-			}
+		g := byNode[full.ID]
+		if g == nil {
+			g = &gift{from: full.ID}
+			byNode[full.ID] = g
+			gifts = append(gifts, g)
 		}
+		g.to = append(g.to, empty.ID)
+		l.streams[full.ID]--
+		l.streams[empty.ID]++
 	}
-	sort.Slice(gives, func(i, j int) bool { return gives[i].streams > gives[j].streams })
-	return gives
+	return gifts
 }
 
-// moveStreams begins to move up to so many (-1: all) streams from a node to where placement would put them.
-func (n *Node) moveStreams(ctx context.Context, from int64, limit int, load *loads) (int, error) {
+// perSlot is a node's load after so many more streams.
+func (l *loads) perSlot(row layer.NodeRow, more int64) float64 {
+	return float64(l.streams[row.ID]+more) / float64(row.Slots)
+}
+
+// extremes gives the nodes with the most and the fewest streams per slot; rows without slots when there is no node.
+func (l *loads) extremes() (full, empty layer.NodeRow) {
+	for _, row := range l.nodes {
+		if full.Slots == 0 || l.perSlot(row, 0) > l.perSlot(full, 0) {
+			full = row
+		}
+		if empty.Slots == 0 || l.perSlot(row, 0) < l.perSlot(empty, 0) {
+			empty = row
+		}
+	}
+	return full, empty
+}
+
+// moveStreams begins to move streams of a node to where next says, until it says 0 or the node has none left.
+func (n *Node) moveStreams(ctx context.Context, from int64, next func() int64) (int, error) {
 	begun := 0
+	to := int64(0)
 	for after := int64(0); ctx.Err() == nil; {
 		page, err := n.layer.Owned(ctx, from, after, placePage)
 		if err != nil {
@@ -185,23 +210,23 @@ func (n *Node) moveStreams(ctx context.Context, from int64, limit int, load *loa
 		}
 		after = page[len(page)-1].ID
 		for _, row := range page {
-			if begun == limit {
-				return begun, nil
-			}
 			if _, moving := n.view.Transfer(row.ID); moving || row.State == layer.StreamDeleting {
 				continue
 			}
-			to := load.pick()
-			if to == from || to == 0 {
+			if to == 0 {
+				to = next()
+			}
+			if to == 0 {
 				return begun, nil
 			}
-			load.streams[from]--
 			switch _, err := n.transfer(ctx, row, to); {
 			case errors.Is(err, layer.ErrStaleLeader), errors.Is(err, layer.ErrStreamNotFound), errors.Is(err, ErrInvalidRequest):
+				n.logger.Debug("stream is not moved", "stream", row.ID, "to", to, "error", err)
 			case err != nil:
 				return begun, err
 			default:
 				begun++
+				to = 0
 			}
 		}
 	}

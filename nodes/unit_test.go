@@ -77,9 +77,17 @@ func TestOrphansAreStreamsOfNodesThatAreGone(t *testing.T) {
 
 func TestRebalanceMovesFromTheFullToTheEmpty(t *testing.T) {
 	l := newLoads([]layer.NodeRow{{ID: 1, Slots: 1}, {ID: 2, Slots: 1}, {ID: 3, Slots: 2}}, map[int64]int64{1: 80, 2: 19, 3: 1})
-	require.Equal(t, []move{{1, 55}}, l.moves())
-	even := newLoads([]layer.NodeRow{{ID: 1, Slots: 1}, {ID: 2, Slots: 1}}, map[int64]int64{1: 52, 2: 48})
-	require.Empty(t, even.moves())
+	gifts := l.even()
+	require.Len(t, gifts, 1)
+	require.EqualValues(t, 1, gifts[0].from)
+	for _, row := range l.nodes {
+		require.InDelta(t, 25, l.perSlot(row, 0), 2.5, "node %d", row.ID)
+	}
+	require.Empty(t, newLoads([]layer.NodeRow{{ID: 1, Slots: 1}, {ID: 2, Slots: 1}}, map[int64]int64{1: 52, 2: 48}).even())
+	require.Empty(t, newLoads([]layer.NodeRow{{ID: 1, Slots: 1}, {ID: 2, Slots: 1}}, map[int64]int64{1: 1}).even(), "a swap is no gain")
+	require.Empty(t, newLoads(nil, nil).even())
+	small := newLoads([]layer.NodeRow{{ID: 1, Slots: 1}, {ID: 2, Slots: 1}, {ID: 3, Slots: 1}}, map[int64]int64{1: 8})
+	require.Equal(t, []int64{2, 3, 2, 3, 2}, small.even()[0].to)
 }
 
 func TestBucketsGoRoundTheNodes(t *testing.T) {

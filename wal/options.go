@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/ops/settings"
 	"github.com/varvedb/varve/wal/objects"
 )
 
@@ -16,54 +17,48 @@ type Options struct {
 	Node    layer.NodeRef
 	Row     layer.WALRow // as RegisterNode gave it: a log without segments
 
-	// SegmentBytes: no more than this is gathered for one segment, unless one append is larger. Default 8 MiB.
-	SegmentBytes int
-	// Inflight: how many segments are being written at once. Default 4.
-	Inflight int
-	// Gather: how long an append waits for segments in flight before a segment of its own is cut for it, while Inflight allows.
-	// Negative: until one of them has landed. Default 20 ms.
-	Gather time.Duration
+	// What a log is tuned by. A zero takes the default.
 
-	// InlineMax: the largest segment that goes to the layer by choice. Default 64 KiB; negative: none.
-	InlineMax int
-	// InlineFallback: the largest segment that goes to the layer while the object store fails. Default 512 KiB, at most layer.MaxInlineSegment.
-	InlineFallback int
-	// InlineBudget: how much of this log may lie unpacked in the layer. Default 16 MiB.
-	InlineBudget int64
+	SegmentBytes int           `flag:"wal-segment-bytes" default:"8MiB" unit:"bytes" usage:"no more than this is gathered for one segment of the write-ahead log, unless one append is larger"`
+	Inflight     int           `flag:"wal-inflight" default:"4" usage:"segments that are being written at once"`
+	Gather       time.Duration `flag:"wal-gather" default:"20ms" usage:"how long an append waits for segments in flight before a segment of its own is cut for it; negative: until one of them has landed"`
 
-	// BacklogSegments: how many segments may wait for packing. Default 512.
-	BacklogSegments int64
-	// BacklogBytes: how much may wait for packing, or to be written, before Reserve waits. Default 256 MiB.
-	BacklogBytes int64
+	InlineMax      int   `flag:"wal-inline-max" default:"64KiB" unit:"bytes" usage:"the largest segment that goes to the metadata store by choice; negative: none"`
+	InlineFallback int   `flag:"wal-inline-fallback" default:"512KiB" unit:"bytes" usage:"the largest segment that goes to the metadata store while the object store fails"`
+	InlineBudget   int64 `flag:"wal-inline-budget" default:"16MiB" unit:"bytes" usage:"how much of the write-ahead log may lie unpacked in the metadata store"`
 
-	// InlineTimeout and PutTimeout: how long one attempt to store a segment may take before it is tried anew or in the other place.
-	// Defaults 2 s and 15 s.
-	InlineTimeout, PutTimeout time.Duration
-	// VerifyTimeout: how long one read of the node row may take before the layer counts as unreachable. Default 1 s.
-	VerifyTimeout time.Duration
-	// RetryMin and RetryMax bound the pause between attempts; it doubles. Defaults 50 ms and 5 s.
-	RetryMin, RetryMax time.Duration
+	BacklogSegments int64 `flag:"wal-backlog-segments" default:"512" usage:"segments that may wait for packing before appends wait"`
+	BacklogBytes    int64 `flag:"wal-backlog-bytes" default:"256MiB" unit:"bytes" usage:"bytes that may wait to be written or packed before appends wait"`
+
+	// One attempt to store a segment may take so long before it is tried anew or in the other place.
+	InlineTimeout time.Duration `flag:"wal-inline-timeout" default:"2s" usage:"time that one attempt to write a segment to the metadata store may take"`
+	PutTimeout    time.Duration `flag:"wal-put-timeout" default:"15s" usage:"time that one attempt to write a segment to the object store may take"`
+	VerifyTimeout time.Duration `flag:"wal-verify-timeout" default:"1s" usage:"time that one read of the node row may take before the metadata store counts as unreachable"`
+	// The pause between attempts doubles from the one to the other.
+	RetryMin time.Duration `flag:"wal-retry-min" default:"50ms" usage:"first pause after a segment could not be written"`
+	RetryMax time.Duration `flag:"wal-retry-max" default:"5s" usage:"longest pause between attempts to write a segment"`
 
 	Logger  *slog.Logger
 	Metrics *Metrics // nil: not measured
 }
 
 func (o Options) withDefaults() Options {
-	setDefault(&o.SegmentBytes, 8<<20)
-	setDefault(&o.Inflight, 4)
-	setDefault(&o.Gather, 20*time.Millisecond)
-	setDefault(&o.InlineMax, 64<<10)
-	setDefault(&o.InlineFallback, 512<<10)
+	d := settings.Default[Options]()
+	setDefault(&o.SegmentBytes, d.SegmentBytes)
+	setDefault(&o.Inflight, d.Inflight)
+	setDefault(&o.Gather, d.Gather)
+	setDefault(&o.InlineMax, d.InlineMax)
+	setDefault(&o.InlineFallback, d.InlineFallback)
 	o.InlineFallback = min(max(o.InlineFallback, o.InlineMax), layer.MaxInlineSegment)
 	o.InlineMax = min(o.InlineMax, layer.MaxInlineSegment)
-	setDefault(&o.InlineBudget, 16<<20)
-	setDefault(&o.BacklogSegments, 512)
-	setDefault(&o.BacklogBytes, 256<<20)
-	setDefault(&o.InlineTimeout, 2*time.Second)
-	setDefault(&o.PutTimeout, 15*time.Second)
-	setDefault(&o.VerifyTimeout, time.Second)
-	setDefault(&o.RetryMin, 50*time.Millisecond)
-	setDefault(&o.RetryMax, 5*time.Second)
+	setDefault(&o.InlineBudget, d.InlineBudget)
+	setDefault(&o.BacklogSegments, d.BacklogSegments)
+	setDefault(&o.BacklogBytes, d.BacklogBytes)
+	setDefault(&o.InlineTimeout, d.InlineTimeout)
+	setDefault(&o.PutTimeout, d.PutTimeout)
+	setDefault(&o.VerifyTimeout, d.VerifyTimeout)
+	setDefault(&o.RetryMin, d.RetryMin)
+	setDefault(&o.RetryMax, d.RetryMax)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -46,7 +46,7 @@ func (t *tx) closeStream(row StreamRow) {
 // CloseStreamsOf closes up to limit streams that a dead node epoch has open. It must be fenced or replaced (ErrNotFenced), and its log sealed (ErrWALNotSealed), so
 // that all that it ever acknowledged is in the index. more: call again.
 func (s *Store) CloseStreamsOf(ctx context.Context, by, dead NodeRef, limit int) (closed []int64, more bool, err error) {
-	limit = min(max(limit, 1), bucketsPerTransaction)
+	limit = min(max(limit, 1), s.bounds.buckets)
 	err = s.transact(ctx, "close streams of "+dead.String(), by, func(t *tx) error {
 		self, other, log := t.node(by), t.node(dead), t.wal(dead)
 		begin, end := s.span(spaceOpen, dead.ID, dead.Epoch)

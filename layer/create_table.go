@@ -21,9 +21,6 @@ type CreateTable struct {
 	At        time.Time
 }
 
-// bucketsPerTransaction bounds the streams that one transaction creates or marks.
-const bucketsPerTransaction = 256
-
 func (c CreateTable) validate() error {
 	switch {
 	case c.Name == "" || len(c.Name) > MaxTableName:
@@ -51,7 +48,7 @@ func validateOptions(table string, options map[string]string) error {
 	return nil
 }
 
-// CreateTable creates a table and its streams, closed and at leader epoch 1. ErrTableExists. Beyond 256 buckets it takes several transactions: the row has
+// CreateTable creates a table and its streams, closed and at leader epoch 1. ErrTableExists. Many buckets take several transactions: the row has
 // Buckets below Target meanwhile, and AddBuckets to Target, or the same request, goes on after a crash. A repeated request gets the first one's table.
 func (s *Store) CreateTable(ctx context.Context, by NodeRef, c CreateTable) (row TableRow, streams []StreamRow, err error) {
 	if err := c.validate(); err != nil {
@@ -61,7 +58,7 @@ func (s *Store) CreateTable(ctx context.Context, by NodeRef, c CreateTable) (row
 	if err != nil {
 		return row, nil, err
 	}
-	first := min(c.Buckets, bucketsPerTransaction)
+	first := min(c.Buckets, s.bounds.buckets)
 	ids, err := s.streamIDs.Take(ctx, first)
 	if err != nil {
 		return row, nil, err
@@ -123,7 +120,7 @@ func (t *tx) addStreams(row *TableRow, ids []int64, leaders []int64) []StreamRow
 func (s *Store) completeTable(ctx context.Context, by NodeRef, row TableRow, known []StreamRow, reread bool, leaders []int64) (TableRow, []StreamRow, error) {
 	for row.Buckets < row.Target {
 		reread = true
-		ids, err := s.streamIDs.Take(ctx, min(row.Target-row.Buckets, bucketsPerTransaction))
+		ids, err := s.streamIDs.Take(ctx, min(row.Target-row.Buckets, s.bounds.buckets))
 		if err != nil {
 			return row, nil, err
 		}

@@ -42,7 +42,7 @@ func (s *Store) DeleteTable(ctx context.Context, by NodeRef, table int64, reques
 	if err != nil {
 		return err
 	}
-	for from := bucketsPerTransaction; from < buckets; from += bucketsPerTransaction {
+	for from := s.bounds.buckets; from < buckets; from += s.bounds.buckets {
 		err := s.transact(ctx, "mark streams of deleted table", by, func(t *tx) error {
 			self := t.node(by)
 			if err := self.alive(); err != nil {
@@ -60,7 +60,7 @@ func (s *Store) DeleteTable(ctx context.Context, by NodeRef, table int64, reques
 // markDeleting marks the streams of the buckets from a given one on, as many as one transaction takes.
 func (t *tx) markDeleting(table int64, from int) error {
 	_, end := t.s.span(spaceBucket, table)
-	index, err := t.GetRange(t.s.key(spaceBucket, table, from), end, kv.RangeOptions{Limit: bucketsPerTransaction}).Get()
+	index, err := t.GetRange(t.s.key(spaceBucket, table, from), end, kv.RangeOptions{Limit: t.s.bounds.buckets}).Get()
 	if err != nil {
 		return err
 	}

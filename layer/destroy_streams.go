@@ -7,12 +7,6 @@ import (
 	"github.com/varvedb/varve/layer/kv"
 )
 
-// Bounds of one transaction of DestroyStreams.
-const (
-	destroyStreams = 8
-	destroyEntries = 64 // per stream
-)
-
 // DestroyStreams does for tables that are being deleted what DeleteTable leaves: streams with their index entries, producers, transfers and indexes, then the table
 // row. Objects that lose their last reference are queued. It works in bounded transactions until it has removed about limit streams or
 // nothing is left; more: call again.
@@ -68,7 +62,7 @@ func (t *tx) destroyOf(table int64) (int, error) {
 		return 0, fmt.Errorf("%w: table %d is listed for deletion, its row says %q", ErrCorruptRow, table, row.State)
 	}
 	begin, end := t.s.span(spaceBucket, table)
-	index, err := t.GetRange(begin, end, kv.RangeOptions{Limit: destroyStreams}).Get()
+	index, err := t.GetRange(begin, end, kv.RangeOptions{Limit: t.s.bounds.destroyStreams}).Get()
 	if err != nil {
 		return 0, err
 	}
@@ -98,7 +92,7 @@ func (t *tx) destroyBuckets(index []kv.KeyValue) (int, error) {
 		begin, end := t.s.span(spaceObject, bucket.Stream)
 		reads[i] = doomedStream{
 			row: t.stream(bucket.Stream), transfer: t.transfer(bucket.Stream),
-			entries: t.GetRange(begin, end, kv.RangeOptions{Limit: destroyEntries}),
+			entries: t.GetRange(begin, end, kv.RangeOptions{Limit: t.s.bounds.destroyEntries}),
 		}
 	}
 	var dropped []ObjectEntry
@@ -109,7 +103,7 @@ func (t *tx) destroyBuckets(index []kv.KeyValue) (int, error) {
 			return 0, err
 		}
 		dropped = append(dropped, entries...)
-		finished, err := t.destroyStream(r, len(entries) < destroyEntries)
+		finished, err := t.destroyStream(r, len(entries) < t.s.bounds.destroyEntries)
 		if err != nil {
 			return 0, err
 		}

@@ -66,7 +66,7 @@ func (s *Store) advance(ctx context.Context, a advance) error {
 	if err := a.validate(); err != nil {
 		return fmt.Errorf("layer: %s by %s: %w", a.command, a.by, err)
 	}
-	parts := a.split()
+	parts := a.split(s.bounds.parts)
 	for i, part := range parts {
 		last := i == len(parts)-1
 		err := s.transact(ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part, last) })
@@ -276,18 +276,17 @@ type streamPart struct {
 
 // Weights by which the work is cut into parts, bytes written per transaction with its conflict ranges, rounded up.
 const (
-	partBytes     = 500_000
 	streamBytes   = 300
 	entryBytes    = 300 // and the object's key, and its meta row
 	producerBytes = 300
 )
 
-// split cuts the work into parts, at least one. Entries of a stream stay in order.
-func (a advance) split() [][]streamPart {
+// split cuts the work into parts of about limit bytes, at least one. Entries of a stream stay in order.
+func (a advance) split(limit int) [][]streamPart {
 	parts := [][]streamPart{nil}
 	size := 0
 	add := func(p streamPart, bytes int) {
-		if size+bytes > partBytes && size > 0 {
+		if size+bytes > limit && size > 0 {
 			parts = append(parts, nil)
 			size = 0
 		}

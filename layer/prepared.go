@@ -44,7 +44,7 @@ const preparedPage = 1000
 // ExpirePrepared ends up to limit preparations from before a time, longer ago than any write may take, by the clock of the lease holder. A commit
 // that still wants the object is refused from then on with ErrNotPrepared. It returns how many.
 func (s *Store) ExpirePrepared(ctx context.Context, lease LeaseRef, before time.Time, limit int) (int, error) {
-	limit = min(max(limit, 1), bucketsPerTransaction)
+	limit = min(max(limit, 1), s.bounds.buckets)
 	expired, err := s.findPrepared(ctx, before, limit)
 	if err != nil || len(expired) == 0 {
 		return 0, err

@@ -15,8 +15,22 @@ type Store struct {
 	cluster   string
 	prefix    []byte
 	now       func() time.Time
+	bounds    bounds
 	tableIDs  *IDs
 	streamIDs *IDs
+}
+
+// bounds is how much one transaction does, so that it stays well under kv.TargetTransactionSize. Tests lower them.
+type bounds struct {
+	buckets        int // streams created or marked
+	parts          int // bytes of a pack or adoption, as estimated
+	trimEntries    int // index entries cleared by a trim
+	destroyStreams int // streams destroyed
+	destroyEntries int // index entries cleared per stream destroyed
+}
+
+func defaultBounds() bounds {
+	return bounds{buckets: 256, parts: 500_000, trimEntries: 250, destroyStreams: 8, destroyEntries: 64}
 }
 
 // Option changes how Open works.
@@ -50,7 +64,7 @@ func New(db kv.Database, cluster string, options ...Option) (*Store, error) {
 	if cluster == "" || len(cluster) > 100 {
 		return nil, invalid("cluster name %.120q of %d bytes, 1 to 100 fit", cluster, len(cluster))
 	}
-	s := &Store{db: db, cluster: cluster, now: time.Now}
+	s := &Store{db: db, cluster: cluster, now: time.Now, bounds: defaultBounds()}
 	for _, option := range options {
 		option(s)
 	}

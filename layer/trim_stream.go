@@ -8,9 +8,6 @@ import (
 	"github.com/varvedb/varve/layer/kv"
 )
 
-// trimEntries bounds the index entries that one transaction clears.
-const trimEntries = 250
-
 // TrimStream moves the start of a stream that by has open at epoch, and clears index entries wholly below it; objects that lose their last reference
 // are queued for destruction. A start beyond the durable end is cut to it, and one below the present start changes nothing: the row that is returned tells.
 // The start moves at once; more says that entries are left below it: call again.
@@ -19,7 +16,7 @@ func (s *Store) TrimStream(ctx context.Context, by NodeRef, stream, epoch, start
 	err = s.transact(ctx, fmt.Sprintf("trim stream %d", stream), by, func(t *tx) error {
 		self, read := t.node(by), t.stream(stream)
 		begin, end := s.span(spaceObject, stream)
-		first := t.GetRange(begin, end, kv.RangeOptions{Limit: trimEntries + 1})
+		first := t.GetRange(begin, end, kv.RangeOptions{Limit: s.bounds.trimEntries + 1})
 		if err := self.alive(); err != nil {
 			return err
 		}
@@ -55,14 +52,14 @@ func (t *tx) trimTo(row StreamRow, first []ObjectEntry, start int64) (int64, err
 	return min(start, durable), err
 }
 
-// clearBelow clears those of the first entries that end at or below start, up to trimEntries; more when the next one does, too.
+// clearBelow clears those of the first entries that end at or below start, as many as one transaction may; more when the next one does, too.
 func (t *tx) clearBelow(entries []ObjectEntry, start int64, at time.Time) (more bool, err error) {
 	below := 0
 	for below < len(entries) && entries[below].End <= start {
 		below++
 	}
-	more = below > trimEntries
-	return more, t.dropEntries(entries[:min(below, trimEntries)], "trimmed", at)
+	more = below > t.s.bounds.trimEntries
+	return more, t.dropEntries(entries[:min(below, t.s.bounds.trimEntries)], "trimmed", at)
 }
 
 // dropEntries clears index entries and their references.

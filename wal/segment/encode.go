@@ -65,6 +65,10 @@ func Encode(h Header, entries []Entry, o Options) ([]byte, []Part) {
 	}
 	order, streams := byStream(entries)
 	e := encoder{entries: entries, order: order, blockSize: blockSize, batches: h.Kind == KindSegment}
+	if streams > 0 { // mostly the numbers that it takes
+		e.parts, e.perPart = make([]Part, 0, streams), make([]int, 0, streams)
+		e.blocks = make([]Block, 0, streams+total/blockSize)
+	}
 	// The tail is rarely longer than this; append grows the buffer when it is.
 	e.buf = make([]byte, 0, len(head)+total+footerLen+64+len(h.Cluster)+streams*96+len(entries)*32+(total/blockSize+1)*32)
 	e.buf = append(e.buf, head...)
@@ -84,6 +88,9 @@ func EncodeSeal(h Header) []byte {
 
 // byStream gives the entries' positions grouped by ascending stream, in their order within a stream; nil when they are so already.
 func byStream(entries []Entry) (order []int32, streams int) {
+	if len(entries) == 0 {
+		return nil, 0
+	}
 	sorted := true
 	for i := 1; i < len(entries); i++ {
 		if entries[i].Stream != entries[i-1].Stream {

@@ -77,6 +77,9 @@ func (s *Store) GetAll(ctx context.Context, key string, limit int64) ([]byte, er
 		if out.ContentLength == nil || *out.ContentLength < 0 {
 			return again("the server does not tell the size of the object")
 		}
+		if aws.ToString(out.ETag) == "" {
+			return errNoETag()
+		}
 		size := *out.ContentLength
 		if size > limit {
 			return kind(objects.ErrRange, "%d bytes, the limit is %d", size, limit)
@@ -176,6 +179,9 @@ func (s *Store) head(ctx context.Context, op operation) (objects.Info, error) {
 	return info, err
 }
 
+// errNoETag is for an answer of 200 that no S3 server gives: it is that of something in between.
+func errNoETag() error { return again("the answer has no ETag: it is not that of an S3 server") }
+
 // request asks for a range of an object, or with "" for all of it.
 func (s *Store) request(a *attempt, key, byteRange string) (*s3.GetObjectOutput, error) {
 	input := &s3.GetObjectInput{Bucket: s.bucket(), Key: s.key(key)}
@@ -191,14 +197,14 @@ func (s *Store) request(a *attempt, key, byteRange string) (*s3.GetObjectOutput,
 // span is the part of an object that an answer carries, in bytes.
 type span struct{ first, length, total int64 }
 
-// rangeOf reads what the answer to a range request carries. Without Content-Range it is the whole object.
+// rangeOf reads what the answer to a range request carries.
 func rangeOf(out *s3.GetObjectOutput) (span, error) {
 	if out.ContentLength == nil || *out.ContentLength < 0 {
 		return span{}, again("the server does not tell the size of the body")
 	}
 	size := *out.ContentLength
 	if out.ContentRange == nil {
-		return span{length: size, total: size}, nil
+		return span{}, again("asked for a range, the server gave %d bytes without saying which", size)
 	}
 	got, err := parseContentRange(*out.ContentRange)
 	if err != nil {

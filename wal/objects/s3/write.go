@@ -41,10 +41,13 @@ func (s *Store) put(ctx context.Context, op operation, body []byte, ifNoneMatch 
 		if checked {
 			input.ChecksumCRC32C = checksum
 		}
-		_, err := s.client.PutObject(a.ctx, input)
+		out, err := s.client.PutObject(a.ctx, input)
 		if checked && refusesChecksum(err) {
 			s.noChecksum.Store(true)
 			return again("the server does not know checksums: %w", err)
+		}
+		if err == nil && aws.ToString(out.ETag) == "" {
+			return errNoETag()
 		}
 		return err
 	})

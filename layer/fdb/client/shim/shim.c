@@ -3,7 +3,8 @@
  *
  * Before varve_fdb_load has succeeded a function that returns an error code returns api_function_missing (2204), one
  * that returns a plain value returns a harmless one, and one whose signature cannot say it ends the process with a
- * clear message. Afterwards every function is there: the load fails unless all of them were found.
+ * clear message. Afterwards the same holds for the few functions that the engine does not use and that a library may
+ * lack; all others are there, or the load fails.
  */
 #include <foundationdb/fdb_c.h>
 
@@ -37,47 +38,75 @@ static atomic_int loaded;
 static pthread_mutex_t load_mutex = PTHREAD_MUTEX_INITIALIZER;
 static char loaded_path[PATH_SIZE]; /* under load_mutex; the path as it was asked for */
 
+/* What the binding has and our engine does not call. Later libraries may drop them: tenants were never finished. */
+static const char* const optional[] = {
+	"fdb_create_database_from_connection_string",
+	"fdb_database_open_tenant",
+	"fdb_tenant_destroy",
+	"fdb_tenant_create_transaction",
+	"fdb_database_reboot_worker",
+	"fdb_database_get_client_status",
+	"fdb_transaction_reset",
+	"fdb_transaction_set_read_version",
+	"fdb_transaction_get_key",
+	"fdb_transaction_get_addresses_for_key",
+	"fdb_transaction_get_estimated_range_size_bytes",
+	"fdb_transaction_get_range_split_points",
+	"fdb_future_get_key_array",
+	"fdb_future_get_string_array",
+};
+
+static int is_optional(const char* name) {
+	for (size_t i = 0; i < sizeof optional / sizeof *optional; i++)
+		if (strcmp(optional[i], name) == 0)
+			return 1;
+	return 0;
+}
+
 static int is_loaded(void) {
 	return atomic_load_explicit(&loaded, memory_order_acquire);
 }
 
 static void die(const char* name) {
-	fprintf(stderr, "varve: %s was called before the FoundationDB client library was loaded\n", name);
+	fprintf(stderr, "varve: %s was called, and %s\n", name,
+	        is_loaded() ? "the FoundationDB client library does not have it" : "no FoundationDB client library is loaded");
 	abort();
 }
 
+#define HAS(name) (is_loaded() && functions.name != NULL)
+
 #define FDB_CODE(name, parameters, arguments)                                                                          \
 	fdb_error_t name parameters {                                                                                      \
-		if (!is_loaded())                                                                                              \
+		if (!HAS(name))                                                                                                \
 			return API_FUNCTION_MISSING;                                                                               \
 		return functions.name arguments;                                                                               \
 	}
 #define FDB_VALUE(type, missing, name, parameters, arguments)                                                          \
 	type name parameters {                                                                                             \
-		if (!is_loaded())                                                                                              \
+		if (!HAS(name))                                                                                                \
 			return missing;                                                                                            \
 		return functions.name arguments;                                                                               \
 	}
 #define FDB_HANDLE(name, parameters, arguments)                                                                        \
 	FDBFuture* name parameters {                                                                                       \
-		if (!is_loaded())                                                                                              \
+		if (!HAS(name))                                                                                                \
 			die(#name);                                                                                                \
 		return functions.name arguments;                                                                               \
 	}
 #define FDB_VOID(name, parameters, arguments)                                                                          \
 	void name parameters {                                                                                             \
-		if (!is_loaded())                                                                                              \
+		if (!HAS(name))                                                                                                \
 			die(#name);                                                                                                \
 		functions.name arguments;                                                                                      \
 	}
 #include "foundationdb/functions.h"
 
-/* find gives the name of the first function that the library lacks, or NULL when functions is complete. */
+/* find gives the name of the first function that the library must have and lacks, or NULL when functions is complete. */
 static const char* find(void* library) {
 #define FIND(name)                                                                                                     \
 	{                                                                                                                  \
 		void* symbol = dlsym(library, #name);                                                                          \
-		if (symbol == NULL)                                                                                            \
+		if (symbol == NULL && !is_optional(#name))                                                                     \
 			return #name;                                                                                              \
 		memcpy(&functions.name, &symbol, sizeof symbol);                                                               \
 	}

@@ -12,7 +12,8 @@
  *   lock 0|1                 the database is locked
  *   advance VERSIONS         versions pass
  *
- * Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks a function.
+ * It lacks what the engine does not use (see optional in shim.c). Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks
+ * a function that the engine does use.
  */
 #define VARVE_FDB_C_EXPORT
 #include <foundationdb/fdb_c.h>
@@ -174,6 +175,8 @@ struct FDB_future {
 
 static pthread_mutex_t mu = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static void lock(void) { pthread_mutex_lock(&mu); }
+static void unlock(void) { pthread_mutex_unlock(&mu); }
 static Store* stores;
 static FDBFuture *head, *tail, *parked;
 static int api_version, is_set_up, is_stopped;
@@ -302,7 +305,7 @@ static FDBFuture* new_future(FDBTransaction* t, int (*job)(FDBFuture*)) {
 
 static FDBFuture* start(FDBFuture* f) {
 	enqueue(f);
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return f;
 }
 
@@ -328,15 +331,15 @@ static void complete(FDBFuture* f, int error) {
 	FDBCallback callback = f->user_gone ? NULL : f->callback;
 	void* parameter = f->parameter;
 	if (callback != NULL) {
-		pthread_mutex_unlock(&mu);
+		unlock();
 		callback(f, parameter);
-		pthread_mutex_lock(&mu);
+		lock();
 	}
 	unref(f);
 }
 
 fdb_error_t fdb_run_network(void) {
-	pthread_mutex_lock(&mu);
+	lock();
 	while (!is_stopped) {
 		if (head == NULL) {
 			pthread_cond_wait(&wake, &mu);
@@ -356,7 +359,7 @@ fdb_error_t fdb_run_network(void) {
 		if (error != HOLD)
 			complete(f, error);
 	}
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return 0;
 }
 
@@ -386,41 +389,41 @@ fdb_error_t fdb_setup_network(void) {
 }
 
 fdb_error_t fdb_stop_network(void) {
-	pthread_mutex_lock(&mu);
+	lock();
 	is_stopped = 1;
 	pthread_cond_broadcast(&wake);
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return 0;
 }
 
 /* ---- what callers do with futures ---- */
 
 void fdb_future_destroy(FDBFuture* f) {
-	pthread_mutex_lock(&mu);
+	lock();
 	f->user_gone = 1;
 	if (f->watching || f->wait_commit)
 		doom(f, 1101);
 	unref(f);
-	pthread_mutex_unlock(&mu);
+	unlock();
 }
 
 void fdb_future_cancel(FDBFuture* f) {
-	pthread_mutex_lock(&mu);
+	lock();
 	doom(f, 1101);
-	pthread_mutex_unlock(&mu);
+	unlock();
 }
 
 void fdb_future_release_memory(FDBFuture* f) { (void)f; }
 
 fdb_bool_t fdb_future_is_ready(FDBFuture* f) {
-	pthread_mutex_lock(&mu);
+	lock();
 	int ready = f->ready;
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return ready;
 }
 
 fdb_error_t fdb_future_set_callback(FDBFuture* f, FDBCallback callback, void* parameter) {
-	pthread_mutex_lock(&mu);
+	lock();
 	int ready = f->ready;
 	if (!ready && f->callback != NULL)
 		abort(); /* the engine never waits twice for one future */
@@ -428,16 +431,16 @@ fdb_error_t fdb_future_set_callback(FDBFuture* f, FDBCallback callback, void* pa
 		f->callback = callback;
 		f->parameter = parameter;
 	}
-	pthread_mutex_unlock(&mu);
+	unlock();
 	if (ready)
 		callback(f, parameter);
 	return 0;
 }
 
 fdb_error_t fdb_future_get_error(FDBFuture* f) {
-	pthread_mutex_lock(&mu);
+	lock();
 	int error = f->ready ? f->error : 2015;
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return error;
 }
 
@@ -464,32 +467,12 @@ fdb_error_t fdb_future_get_keyvalue_array(FDBFuture* f, const FDBKeyValue** rows
 	return fdb_future_get_error(f);
 }
 
-fdb_error_t fdb_future_get_key_array(FDBFuture* f, const FDBKey** keys, int* count) {
-	(void)f, (void)keys, (void)count;
-	return 4200;
-}
-
-fdb_error_t fdb_future_get_string_array(FDBFuture* f, const char*** strings, int* count) {
-	(void)f, (void)strings, (void)count;
-	return 4200;
-}
-
-static int job_not_implemented(FDBFuture* f) {
-	(void)f;
-	return 4200;
-}
-
-static FDBFuture* not_implemented(void) {
-	pthread_mutex_lock(&mu);
-	return start(new_future(NULL, job_not_implemented));
-}
-
 /* ---- databases ---- */
 
 fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 	if (path == NULL)
 		return 1515;
-	pthread_mutex_lock(&mu);
+	lock();
 	Store* s = stores;
 	while (s != NULL && strcmp(s->path, path) != 0)
 		s = s->next;
@@ -502,12 +485,8 @@ fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 	}
 	*out = calloc(1, sizeof **out);
 	(*out)->store = s;
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return 0;
-}
-
-fdb_error_t fdb_create_database_from_connection_string(const char* connection, FDBDatabase** out) {
-	return fdb_create_database(connection, out);
 }
 
 void fdb_database_destroy(FDBDatabase* d) {
@@ -547,11 +526,11 @@ static int command(Store* s, const char* text) {
 fdb_error_t fdb_database_set_option(FDBDatabase* d, FDBDatabaseOption option, const uint8_t* value, int n) {
 	if (option != OPTION_MACHINE_ID)
 		return 0;
-	pthread_mutex_lock(&mu);
+	lock();
 	Bytes text = copy_bytes(value, n);
 	int error = command(d->store, (const char*)text.p);
 	free(text.p);
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return error;
 }
 
@@ -562,30 +541,6 @@ fdb_error_t fdb_database_create_transaction(FDBDatabase* d, FDBTransaction** out
 	t->read_version = -1;
 	*out = t;
 	return 0;
-}
-
-fdb_error_t fdb_database_open_tenant(FDBDatabase* d, const uint8_t* name, int n, FDBTenant** out) {
-	(void)d, (void)name, (void)n, (void)out;
-	return 2136;
-}
-
-FDBFuture* fdb_database_reboot_worker(FDBDatabase* d, const uint8_t* address, int n, fdb_bool_t check, int duration) {
-	(void)d, (void)address, (void)n, (void)check, (void)duration;
-	return not_implemented();
-}
-
-#ifndef FAKE_INCOMPLETE
-FDBFuture* fdb_database_get_client_status(FDBDatabase* d) {
-	(void)d;
-	return not_implemented();
-}
-#endif
-
-void fdb_tenant_destroy(FDBTenant* t) { (void)t; }
-
-fdb_error_t fdb_tenant_create_transaction(FDBTenant* t, FDBTransaction** out) {
-	(void)t, (void)out;
-	return 2136;
 }
 
 /* ---- transactions ---- */
@@ -623,32 +578,23 @@ static void reset(FDBTransaction* t, FDBFuture* except) {
 }
 
 void fdb_transaction_destroy(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
+	lock();
 	abandon_pending(t, NULL);
 	unref_transaction(t);
-	pthread_mutex_unlock(&mu);
+	unlock();
 }
 
 void fdb_transaction_cancel(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
+	lock();
 	t->cancelled = 1;
 	abandon_pending(t, NULL);
-	pthread_mutex_unlock(&mu);
-}
-
-void fdb_transaction_reset(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
-	t->cancelled = 0;
-	reset(t, NULL);
-	pthread_mutex_unlock(&mu);
+	unlock();
 }
 
 fdb_error_t fdb_transaction_set_option(FDBTransaction* t, FDBTransactionOption option, const uint8_t* value, int n) {
 	(void)t, (void)option, (void)value, (void)n;
 	return 0;
 }
-
-void fdb_transaction_set_read_version(FDBTransaction* t, int64_t version) { t->read_version = version; }
 
 static int get_read_version(FDBTransaction* t) {
 	if (t->read_version >= 0)
@@ -677,10 +623,7 @@ static int job_read_version(FDBFuture* f) {
 	return error;
 }
 
-FDBFuture* fdb_transaction_get_read_version(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
-	return start(new_future(t, job_read_version));
-}
+FDBFuture* fdb_transaction_get_read_version(FDBTransaction* t) { return lock(), start(new_future(t, job_read_version)); }
 
 static int stamp_offset(Bytes data) {
 	return data.n < 4 ? -1 : (int)((uint32_t)data.p[data.n - 4] | (uint32_t)data.p[data.n - 3] << 8 |
@@ -775,7 +718,7 @@ static int job_get(FDBFuture* f) {
 }
 
 FDBFuture* fdb_transaction_get(FDBTransaction* t, const uint8_t* key, int n, fdb_bool_t snapshot) {
-	pthread_mutex_lock(&mu);
+	lock();
 	FDBFuture* f = new_future(t, job_get);
 	f->key = copy_bytes(key, n);
 	f->snapshot = snapshot;
@@ -875,7 +818,7 @@ FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, in
                                      int end_offset, int limit, int target_bytes, FDBStreamingMode mode, int iteration,
                                      fdb_bool_t snapshot, fdb_bool_t reverse) {
 	(void)target_bytes, (void)iteration;
-	pthread_mutex_lock(&mu);
+	lock();
 	FDBFuture* f = new_future(t, job_get_range);
 	f->key = selected(begin, begin_length, begin_or_equal);
 	f->end = selected(end, end_length, end_or_equal);
@@ -892,7 +835,7 @@ FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, in
 /* ---- writes ---- */
 
 static void add_op(FDBTransaction* t, OpType type, Bytes a, Bytes b) {
-	pthread_mutex_lock(&mu);
+	lock();
 	if (t->n == t->cap)
 		t->ops = grow(t->ops, sizeof(Op) * (size_t)(t->cap = t->cap ? 2 * t->cap : 16));
 	t->ops[t->n++] = (Op){ type, a, b };
@@ -902,7 +845,7 @@ static void add_op(FDBTransaction* t, OpType type, Bytes a, Bytes b) {
 		t->deferred = 2005;
 	if (t->deferred == 0 && b.n > 100004)
 		t->deferred = 2103;
-	pthread_mutex_unlock(&mu);
+	unlock();
 }
 
 void fdb_transaction_set(FDBTransaction* t, const uint8_t* key, int kn, const uint8_t* value, int vn) {
@@ -935,7 +878,7 @@ void fdb_transaction_atomic_op(FDBTransaction* t, const uint8_t* key, int kn, co
 
 fdb_error_t fdb_transaction_add_conflict_range(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en,
                                                FDBConflictRangeType type) {
-	pthread_mutex_lock(&mu);
+	lock();
 	Bytes b = copy_bytes(begin, bn), e = copy_bytes(end, en);
 	int error = compare(b, e) > 0 ? 2005 : 0;
 	if (error == 0 && compare(b, e) < 0) {
@@ -944,7 +887,7 @@ fdb_error_t fdb_transaction_add_conflict_range(FDBTransaction* t, const uint8_t*
 		free(b.p);
 		free(e.p);
 	}
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return error;
 }
 
@@ -964,10 +907,9 @@ static int job_size(FDBFuture* f) {
 	return 0;
 }
 
-FDBFuture* fdb_transaction_get_approximate_size(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
-	return start(new_future(t, job_size));
-}
+#ifndef FAKE_INCOMPLETE
+FDBFuture* fdb_transaction_get_approximate_size(FDBTransaction* t) { return lock(), start(new_future(t, job_size)); }
+#endif
 
 /* ---- watches ---- */
 
@@ -1012,7 +954,7 @@ static void start_watches(FDBTransaction* t) {
 }
 
 FDBFuture* fdb_transaction_watch(FDBTransaction* t, const uint8_t* key, int n) {
-	pthread_mutex_lock(&mu);
+	lock();
 	FDBFuture* f = new_future(t, job_watch);
 	f->key = copy_bytes(key, n);
 	return start(f);
@@ -1118,25 +1060,22 @@ static int job_commit(FDBFuture* f) {
 	return 0;
 }
 
-FDBFuture* fdb_transaction_commit(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
-	return start(new_future(t, job_commit));
-}
+FDBFuture* fdb_transaction_commit(FDBTransaction* t) { return lock(), start(new_future(t, job_commit)); }
 
 fdb_error_t fdb_transaction_get_committed_version(FDBTransaction* t, int64_t* out) {
-	pthread_mutex_lock(&mu);
+	lock();
 	*out = t->committed_version;
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return 0;
 }
 
 FDBFuture* fdb_transaction_get_versionstamp(FDBTransaction* t) {
-	pthread_mutex_lock(&mu);
+	lock();
 	FDBFuture* f = new_future(t, job_stamp);
 	f->wait_commit = 1;
 	if (f->doom)
 		enqueue(f);
-	pthread_mutex_unlock(&mu);
+	unlock();
 	return f;
 }
 
@@ -1158,30 +1097,8 @@ static int job_on_error(FDBFuture* f) {
 }
 
 FDBFuture* fdb_transaction_on_error(FDBTransaction* t, fdb_error_t code) {
-	pthread_mutex_lock(&mu);
+	lock();
 	FDBFuture* f = new_future(t, job_on_error);
 	f->code = code;
 	return start(f);
-}
-
-/* ---- what the engine does not use ---- */
-
-FDBFuture* fdb_transaction_get_key(FDBTransaction* t, const uint8_t* key, int n, fdb_bool_t or_equal, int offset, fdb_bool_t snapshot) {
-	(void)t, (void)key, (void)n, (void)or_equal, (void)offset, (void)snapshot;
-	return not_implemented();
-}
-
-FDBFuture* fdb_transaction_get_addresses_for_key(FDBTransaction* t, const uint8_t* key, int n) {
-	(void)t, (void)key, (void)n;
-	return not_implemented();
-}
-
-FDBFuture* fdb_transaction_get_estimated_range_size_bytes(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en) {
-	(void)t, (void)begin, (void)bn, (void)end, (void)en;
-	return not_implemented();
-}
-
-FDBFuture* fdb_transaction_get_range_split_points(FDBTransaction* t, const uint8_t* begin, int bn, const uint8_t* end, int en, int64_t chunk) {
-	(void)t, (void)begin, (void)bn, (void)end, (void)en, (void)chunk;
-	return not_implemented();
 }

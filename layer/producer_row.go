@@ -93,7 +93,8 @@ func (s *Store) readProducer(tr kv.ReadTransaction, stream, producer int64) futu
 	return future[ProducerState]{store: s, key: key, value: tr.Get(key), decode: s.decodeProducer}
 }
 
-// merge gives what is known of a producer after both states: the newer epoch wins, within one epoch the last batches of both.
+// merge gives what is known of a producer after both states: the newer epoch wins, within one epoch the last batches of both. Of batches that overlap, which
+// only differ where one state took several for one, the larger stays.
 func (p ProducerState) merge(with ProducerState) ProducerState {
 	if with.Epoch != p.Epoch {
 		if with.Epoch > p.Epoch {
@@ -102,8 +103,17 @@ func (p ProducerState) merge(with ProducerState) ProducerState {
 		return p
 	}
 	batches := slices.Concat(p.Batches, with.Batches)
-	slices.SortFunc(batches, func(a, b ProducerBatch) int { return cmp.Compare(a.Base, b.Base) })
-	batches = slices.CompactFunc(batches, func(a, b ProducerBatch) bool { return a.Base == b.Base })
+	slices.SortFunc(batches, func(a, b ProducerBatch) int { return cmp.Or(cmp.Compare(a.Base, b.Base), cmp.Compare(b.Last, a.Last)) })
+	kept := batches[:0]
+	for _, b := range batches {
+		switch n := len(kept); {
+		case n == 0 || b.Base > kept[n-1].Last:
+			kept = append(kept, b)
+		case b.Last-b.Base > kept[n-1].Last-kept[n-1].Base:
+			kept[n-1] = b
+		}
+	}
+	batches = kept
 	p.Batches = batches[max(0, len(batches)-MaxProducerBatches):]
 	p.LastTimestamp = max(p.LastTimestamp, with.LastTimestamp)
 	return p

@@ -16,6 +16,8 @@ type commitRequest struct {
 	reads       []keyRange
 	writes      []keyRange
 	mutations   []mutation
+	bytes       int  // of mutations
+	reading     bool // a mutation reads what is stored
 
 	state atomic.Int32
 	done  chan struct{} // closed once commit and err are set
@@ -78,6 +80,10 @@ func (t *transaction) submit() (kv.Commit, error) {
 		}
 	}
 	r := &commitRequest{since: t.since, reads: t.reads, writes: t.writes, mutations: t.mutations, done: make(chan struct{})}
+	for _, m := range t.mutations {
+		r.bytes += len(m.key) + len(m.param)
+		r.reading = r.reading || m.kind == mutationAdd
+	}
 	if t.view != nil {
 		r.readVersion = t.view.version
 	}

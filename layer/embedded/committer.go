@@ -27,13 +27,13 @@ const (
 // the resolver, gives versions and applies one batch; the syncer waits until that batch is on disk, publishes its version and answers. So while one
 // group is being synced the next one gathers, and a commit waits for about one sync.
 type committer struct {
-	db      *pebble.DB
-	views   *views
-	watches *watches
-	now     func() time.Time
-	log     *slog.Logger
-	durable bool // sync to disk
-	writeBy int  // most writes that the resolver remembers
+	db        *pebble.DB
+	views     *views
+	watches   *watches
+	now       func() time.Time
+	log       *slog.Logger
+	durable   bool // sync to disk
+	maxWrites int  // that the resolver remembers
 
 	queue  chan *commitRequest
 	synced chan *group
@@ -51,7 +51,8 @@ type group struct {
 	batch    *pebble.Batch // nil when none of them commits
 	view     *view         // the rows after batch
 	written  []keyRange
-	bytes    int
+	bytes    int  // of mutations
+	reading  bool // some mutation reads what is stored
 }
 
 func (c *committer) start() {
@@ -77,11 +78,23 @@ func (c *committer) sequence() {
 	defer close(c.synced)
 	for r := range c.queue {
 		g := &group{}
-		c.add(g, r)
+		g.take(r)
 		c.gather(g)
+		for _, r := range g.requests {
+			c.add(g, r)
+		}
 		c.apply(g)
 		c.synced <- g
-		c.resolver.forget(c.now().Add(-maxAge), c.writeBy)
+		c.resolver.forget(c.now().Add(-maxAge), c.maxWrites)
+	}
+}
+
+// take adds r to the group unless its transaction has given up.
+func (g *group) take(r *commitRequest) {
+	if r.take() {
+		g.requests = append(g.requests, r)
+		g.bytes += r.bytes
+		g.reading = g.reading || r.reading
 	}
 }
 
@@ -93,7 +106,7 @@ func (c *committer) gather(g *group) {
 			if !ok {
 				return
 			}
-			c.add(g, r)
+			g.take(r)
 		default:
 			return
 		}
@@ -102,10 +115,6 @@ func (c *committer) gather(g *group) {
 
 // add decides about one transaction, and puts it into the batch of the group if it commits.
 func (c *committer) add(g *group, r *commitRequest) {
-	if !r.take() {
-		return
-	}
-	g.requests = append(g.requests, r)
 	if broken := c.broken.Load(); broken != nil {
 		r.err = *broken
 		return
@@ -116,12 +125,20 @@ func (c *committer) add(g *group, r *commitRequest) {
 	c.version++
 	r.commit = kv.Commit{Version: c.version, Versionstamp: stampOf(c.version)}
 	if g.batch == nil {
-		g.batch = c.db.NewIndexedBatch()
+		g.batch = c.newBatch(g)
 	}
 	if r.err = c.write(g, r); r.err != nil {
 		// The batch holds half a transaction, and it cannot be taken back.
 		c.breakDown(fmt.Errorf("write batch: %w", r.err))
 	}
+}
+
+// newBatch makes a batch that can be read if the mutations of the group need that.
+func (c *committer) newBatch(g *group) *pebble.Batch {
+	if g.reading {
+		return c.db.NewIndexedBatch()
+	}
+	return c.db.NewBatch()
 }
 
 // check tells why r cannot be committed: it read at a version that is too old, or something that it read was written since.
@@ -155,7 +172,6 @@ func (c *committer) write(g *group, r *commitRequest) error {
 	}
 	for _, m := range r.mutations {
 		key, value := m.stamped(r.commit.Versionstamp)
-		g.bytes += len(key) + len(value)
 		if m.kind == mutationClearRange {
 			wrote(keyRange{key, value})
 		} else {
@@ -258,7 +274,7 @@ func (c *committer) fail(g *group, cause error) {
 
 // breakDown refuses every commit from now on: what a failed sync left on the disk is known only after a restart.
 func (c *committer) breakDown(cause error) {
-	err := fmt.Errorf("embedded engine can write no more and must be opened again: %w", cause)
+	err := fmt.Errorf("embedded engine can write no more and must be opened again: %w: %w", kv.ErrClosed, cause)
 	if c.broken.CompareAndSwap(nil, &err) {
 		c.log.Error("embedded engine failed", "error", cause)
 	}

@@ -113,7 +113,7 @@ func Open(dir string, options Options) (*DB, error) {
 	}
 	db.committer = &committer{
 		db: store, views: db.views, watches: db.watches, now: options.Now, log: options.Logger,
-		durable: !options.InMemory, writeBy: options.MaxTrackedWrites,
+		durable: !options.InMemory, maxWrites: options.MaxTrackedWrites,
 		queue: make(chan *commitRequest, queueSize), synced: make(chan *group),
 		resolver: newResolver(version), version: version,
 	}

@@ -1,10 +1,8 @@
 package embedded
 
 import (
-	"context"
 	"encoding/binary"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -79,23 +77,3 @@ func TestSecondOpenIsRefused(t *testing.T) {
 	_, err = again.Transact(t.Context(), func(kv.Transaction) error { return nil })
 	require.ErrorIs(t, err, kv.ErrClosed)
 }
-
-func BenchmarkOpenInMemory(b *testing.B) {
-	for b.Loop() {
-		db, err := Open("", Options{InMemory: true})
-		require.NoError(b, err)
-		require.NoError(b, db.Close())
-	}
-}
-
-func BenchmarkCommitInMemory(b *testing.B) {
-	db, err := Open("", Options{InMemory: true})
-	require.NoError(b, err)
-	for b.Loop() {
-		_, err := db.Transact(context.Background(), func(tx kv.Transaction) error { tx.Set([]byte("a"), nil); return nil })
-		require.NoError(b, err)
-	}
-	require.NoError(b, db.Close())
-}
-
-var _ = time.Second

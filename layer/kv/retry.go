@@ -31,8 +31,9 @@ func (b Backoff) Wait(run int) time.Duration {
 }
 
 // Retry runs attempt until it succeeds, fails with an error that is not Retryable, or ctx ends. It is the loop behind Transact and
-// ReadTransact. When ctx ends, the error wraps that of ctx and the last one of attempt; it wraps ErrCommitUnknown whenever any attempt
-// did, since that one may have been committed.
+// ReadTransact. When ctx ends, the error wraps that of ctx and the last one of attempt. An earlier attempt that ended in ErrCommitUnknown may
+// have been committed, so once there was one, the error wraps ErrCommitUnknown when ctx ends or the engine is closed. Other errors of
+// attempt come from the caller's function, which knows what they mean, and are returned as they are.
 func Retry(ctx context.Context, backoff Backoff, attempt func() error) error {
 	var unknown error
 	for run := 1; ; run++ {
@@ -40,7 +41,13 @@ func Retry(ctx context.Context, backoff Backoff, attempt func() error) error {
 			return ended(err, unknown, nil)
 		}
 		err := attempt()
-		if err == nil || !Retryable(err) {
+		if err == nil {
+			return nil
+		}
+		if !Retryable(err) {
+			if unknown != nil && (errors.Is(err, ErrClosed) || ctx.Err() != nil && errors.Is(err, ctx.Err())) {
+				return ended(err, unknown, nil)
+			}
 			return err
 		}
 		if errors.Is(err, ErrCommitUnknown) {
@@ -52,15 +59,15 @@ func Retry(ctx context.Context, backoff Backoff, attempt func() error) error {
 	}
 }
 
-// ended joins what a caller may want to branch on: that its context ended, that a commit may have happened, and the last failure.
-func ended(ctxErr, unknown, last error) error {
+// ended joins what a caller may want to branch on: why it was given up, that a commit may have happened, and the last failure.
+func ended(cause, unknown, last error) error {
 	switch {
 	case unknown != nil:
-		return fmt.Errorf("transaction given up: %w: %w", unknown, ctxErr)
+		return fmt.Errorf("transaction given up: %w: %w", unknown, cause)
 	case last != nil:
-		return fmt.Errorf("transaction given up: %w: %w", ctxErr, last)
+		return fmt.Errorf("transaction given up: %w: %w", cause, last)
 	}
-	return fmt.Errorf("transaction given up: %w", ctxErr)
+	return fmt.Errorf("transaction given up: %w", cause)
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {

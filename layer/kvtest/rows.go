@@ -80,8 +80,8 @@ func anyBytes(e *env) {
 }
 
 func slicesBelongToCaller(e *env) {
-	key, value := b("key"), b("value")
 	e.write(func(tx kv.Transaction) {
+		key, value := b("key"), b("value")
 		tx.Set(key, value)
 		key[0], value[0] = 'X', 'X'
 	})

@@ -228,3 +228,23 @@ func TestManyStreamsOpenAtStart(t *testing.T) {
 	require.NoError(t, n.Stop(c.ctx()))
 	t.Logf("closed in %v", time.Since(began))
 }
+
+func TestPartitionsOfOthersAreListed(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	const buckets = 700 // several reads
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
+	require.NoError(t, err)
+	for _, m := range nodes {
+		for range 2 { // read, then known
+			rows, err := m.Partitions(c.ctx(), "t")
+			require.NoError(t, err)
+			require.Len(t, rows, buckets)
+			for bucket, row := range rows {
+				require.Equal(t, bucket, row.Bucket)
+			}
+		}
+	}
+	_, err = nodes[0].Partitions(c.ctx(), "u")
+	require.ErrorIs(t, err, ErrUnknownTable)
+}

@@ -169,16 +169,11 @@ func (n *Node) Partitions(ctx context.Context, table string) ([]layer.StreamRow,
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]layer.StreamRow, 0, row.Buckets)
-	for bucket := range row.Buckets {
-		stream, err := n.view.Bucket(ctx, row.ID, bucket)
-		if errors.Is(err, layer.ErrStreamNotFound) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%w: look up bucket %d of %q: %w", ErrUnavailable, bucket, table, err)
-		}
-		rows = append(rows, stream)
+	ctx, cancel := context.WithTimeout(ctx, n.options.OpenWait)
+	defer cancel()
+	rows, err := n.view.Buckets(ctx, row)
+	if err != nil {
+		return nil, fmt.Errorf("%w: look up the buckets of %q: %w", ErrUnavailable, table, err)
 	}
 	return rows, nil
 }

@@ -258,11 +258,15 @@ func (s *syncTask) completeTransfer(ctx context.Context, stream, epoch int64) er
 	return nil
 }
 
+// followPause is the least time between two looks that changes of the view bring: opening ten thousand streams makes as many changes.
+const followPause = 10 * time.Millisecond
+
 // follow triggers a look at each change of the view.
 func (s *syncTask) follow(ctx context.Context) {
 	for {
 		changed := s.node.view.Changed()
 		s.loop.trigger()
+		sleep(ctx, followPause)
 		select {
 		case <-ctx.Done():
 			return

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/varvedb/varve/wal/objects"
 )
@@ -428,11 +429,15 @@ func testFolders(t *testing.T, store objects.Store) {
 	require.Equal(t, []string{"f/g/h", "o"}, list(t, store, "", "", 10))
 }
 
+// put writes objects whose bodies are their keys.
 func put(t *testing.T, store objects.Store, keys ...string) {
 	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(8)
 	for _, key := range keys {
-		require.NoError(t, store.Put(t.Context(), key, []byte(key)))
+		group.Go(func() error { return store.Put(ctx, key, []byte(key)) })
 	}
+	require.NoError(t, group.Wait())
 }
 
 func read(t *testing.T, store objects.Store, key string) string {

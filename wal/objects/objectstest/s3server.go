@@ -1,9 +1,13 @@
 package objectstest
 
 import (
+	"crypto/rand"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/johannesboyne/gofakes3"
@@ -43,4 +47,20 @@ func s3Error(w http.ResponseWriter, status int, code, message string) {
 	w.Header().Set("Content-Type", "application/xml")
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>"+code+"</Code><Message>"+message+"</Message></Error>")
+}
+
+// realServerVariable names the bucket on a real server that tests may write to, as a store URL; credentials are in the environment too.
+const realServerVariable = "VARVE_TEST_S3_URL"
+
+// RealS3 gives the URL of an empty folder in the bucket of a real server; what is put there is the caller's to delete. Without a server the
+// test is skipped.
+func RealS3(t testing.TB) string {
+	raw := os.Getenv(realServerVariable)
+	if raw == "" {
+		t.Skip(realServerVariable + ` is not set; run: eval "$(wal/objects/objectstest/server.sh start)"`)
+	}
+	u, err := url.Parse(raw)
+	require.NoError(t, err)
+	u.Path = "/" + strings.Trim(u.Path+"/test-"+rand.Text(), "/")
+	return u.String()
 }

@@ -56,7 +56,8 @@ func summarize(err error) error {
 	}
 	if errors.Is(err, errNoCredentials) {
 		// An instance's metadata service may be slow to come: worth another attempt.
-		return &failure{text: innermost(err), kind: objects.ErrDenied, cause: err, retry: true}
+		_, why, _ := strings.Cut(oneLine(err.Error()), errNoCredentials.Error())
+		return &failure{text: errNoCredentials.Error() + why, kind: objects.ErrDenied, cause: err, retry: true}
 	}
 	status, code := statusOf(err), ""
 	var api smithy.APIError
@@ -74,13 +75,23 @@ func summarize(err error) error {
 	return f
 }
 
+// errUnsaid: a 404 that does not say of what. A HEAD request has no other; else it is the answer of something between us and the store, and
+// no proof that an object is absent.
+var errUnsaid = errors.New("not found, the server does not say what")
+
 // judge says what an answer means: by its code where that says more than its status.
 func judge(status int, code string) (kind error, retry bool) {
 	switch code {
 	case "NoSuchBucket":
 		return objects.ErrNoBucket, false
-	case "NoSuchKey", "NotFound":
+	case "NoSuchKey":
 		return objects.ErrNotFound, false
+	case "NotFound":
+		return errUnsaid, true
+	case "ExpiredToken": // there may be a fresh one
+		return objects.ErrDenied, true
+	case "InvalidToken", "TokenRefreshRequired", "XAdminUserNotFound": // not all with a status that says so
+		return objects.ErrDenied, false
 	case "NotImplemented":
 		return objects.ErrUnsupported, false
 	case "RequestTimeTooSkewed", // the SDK has set its clock by the answer
@@ -95,7 +106,7 @@ func judge(status int, code string) (kind error, retry bool) {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return objects.ErrDenied, false
 	case http.StatusNotFound:
-		return objects.ErrNotFound, false
+		return nil, true
 	case http.StatusPreconditionFailed:
 		return objects.ErrExists, false
 	case http.StatusRequestedRangeNotSatisfiable:

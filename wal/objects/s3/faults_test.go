@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -302,4 +303,32 @@ func TestAServerWithoutChecksums(t *testing.T) {
 	store := open(t, url, fast())
 	require.NoError(t, store.PutIfAbsent(t.Context(), "k", []byte("x")))
 	require.ErrorIs(t, store.PutIfAbsent(t.Context(), "k", []byte("x")), objects.ErrExists)
+}
+
+// TestNotFoundOfAnother: a balancer's 404 is no proof that an object, or the bucket, is absent.
+func TestNotFoundOfAnother(t *testing.T) {
+	for _, body := range []string{"", "default backend - 404", "<html><body>404 Not Found</body></html>", "<Error><Code>NoSuchHost</Code></Error>"} {
+		url := objectstest.S3Server(t, func(http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = w.Write([]byte(body))
+			})
+		})
+		store := open(t, url, fast())
+		_, err := store.Head(t.Context(), "k")
+		require.NotErrorIs(t, err, objects.ErrNotFound)
+		require.ErrorContains(t, err, "attempt 6: ")
+		require.ErrorContains(t, err, "404")
+		_, err = store.Get(t.Context(), "k", 0, 1)
+		require.NotErrorIs(t, err, objects.ErrNotFound)
+		_, _, err = store.GetTail(t.Context(), "k", 1)
+		require.NotErrorIs(t, err, objects.ErrNotFound)
+		_, err = store.GetAll(t.Context(), "k", 1)
+		require.NotErrorIs(t, err, objects.ErrNotFound)
+		require.Error(t, store.Delete(t.Context(), "k"))
+		require.Error(t, checkAccess(t, store, 5*time.Second))
+	}
+	missing := strings.Replace(objectstest.S3Server(t), objectstest.Bucket, "no-such-bucket", 1)
+	_, err := open(t, missing, fast()).Head(t.Context(), "k")
+	require.ErrorIs(t, err, objects.ErrNoBucket)
 }

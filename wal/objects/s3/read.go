@@ -167,6 +167,9 @@ func (s *Store) head(ctx context.Context, op operation) (objects.Info, error) {
 	var info objects.Info
 	err := s.do(ctx, op, s.options.MaxAttempts, func(a *attempt) error {
 		out, err := s.client.HeadObject(a.ctx, &s3.HeadObjectInput{Bucket: s.bucket(), Key: s.key(op.key)})
+		if errors.Is(summarize(err), errUnsaid) {
+			return s.whatIsAbsent(a, op.key)
+		}
 		if err != nil {
 			return err
 		}
@@ -181,6 +184,18 @@ func (s *Store) head(ctx context.Context, op operation) (objects.Info, error) {
 
 // errNoETag is for an answer of 200 that no S3 server gives: it is that of something in between.
 func errNoETag() error { return again("the answer has no ETag: it is not that of an S3 server") }
+
+// whatIsAbsent asks again in a way whose answer has a body, which tells an absent object from an absent bucket, or from a 404 of another server.
+func (s *Store) whatIsAbsent(a *attempt, key string) error {
+	out, err := s.request(a, key, "bytes=0-0")
+	if err == nil {
+		_ = out.Body.Close() // not read
+	}
+	if err == nil || errors.Is(summarize(err), objects.ErrRange) {
+		return again("the object was absent and is there")
+	}
+	return err
+}
 
 // request asks for a range of an object, or with "" for all of it.
 func (s *Store) request(a *attempt, key, byteRange string) (*s3.GetObjectOutput, error) {
@@ -203,6 +218,9 @@ func rangeOf(out *s3.GetObjectOutput) (span, error) {
 		return span{}, again("the server does not tell the size of the body")
 	}
 	size := *out.ContentLength
+	if out.ContentRange == nil && size == 0 && aws.ToString(out.ETag) != "" {
+		return span{}, nil // an empty object has no range to give
+	}
 	if out.ContentRange == nil {
 		return span{}, again("asked for a range, the server gave %d bytes without saying which", size)
 	}

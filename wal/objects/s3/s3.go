@@ -93,6 +93,9 @@ func Open(ctx context.Context, location Location, options Options) (*Store, erro
 		return nil, fmt.Errorf("object store %s: %w", location, err)
 	}
 	s.client = s3.NewFromConfig(cfg, s.clientOptions)
+	if s.client.Options().Region == "" {
+		return nil, fmt.Errorf("object store %s: no region: add ?region=... to the URL or set AWS_REGION", location)
+	}
 	return s, nil
 }
 

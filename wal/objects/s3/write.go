@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"net/http"
 	"strings"
@@ -72,12 +71,8 @@ func refusesChecksum(err error) bool {
 func (s *Store) CheckAccess(ctx context.Context) error {
 	const attempts = 3
 	op := operation{name: objects.OpList, key: s.base()}
-	err := s.do(ctx, op, attempts, func(a *attempt) error {
+	return s.do(ctx, op, attempts, func(a *attempt) error {
 		_, err := s.client.ListObjectsV2(a.ctx, &s3.ListObjectsV2Input{Bucket: s.bucket(), Prefix: aws.String(s.base()), MaxKeys: aws.Int32(1)})
 		return err
 	})
-	if errors.Is(err, objects.ErrNotFound) { // a server that does not say of what
-		return kind(objects.ErrNoBucket, "%s: %v", s, err)
-	}
-	return err
 }

@@ -57,5 +57,4 @@ var (
 	_ Broker     = (*nodes.Node)(nil)
 	_ appendable = (*engine.Stream)(nil)
 	_ readable   = (*engine.Stream)(nil)
-	_ timeIndex  = (*engine.Stream)(nil)
 )

@@ -104,9 +104,13 @@ func (f *fetching) topicRef(i int) topicRef {
 	return topicRef{name: f.k.Topics[i].Topic}
 }
 
+// readPatience is for how long a request that waits less reads on from partition to partition, when the object store is slow.
+const readPatience = time.Second
+
 // run reads until there is an answer.
 func (f *fetching) run(ctx context.Context) {
-	deadline := time.Now().Add(time.Duration(f.k.MaxWaitMillis) * time.Millisecond)
+	wait := time.Duration(f.k.MaxWaitMillis) * time.Millisecond
+	deadline, until := time.Now().Add(wait), time.Now().Add(max(wait, readPatience))
 	f.open(ctx)
 	changed := make(chan struct{}, 1)
 	for i := range f.partitions {
@@ -118,7 +122,7 @@ func (f *fetching) run(ctx context.Context) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
 	for {
-		f.gather(ctx, deadline)
+		f.gather(ctx, until)
 		if f.failed || f.limited || f.total >= int(f.k.MinBytes) {
 			return
 		}
@@ -153,25 +157,27 @@ func (f *fetching) open(ctx context.Context) {
 }
 
 // gather reads what has become available, partition by partition in the order of the request. The first batch is read however large it
-// is; after it the bounds of the request hold.
-func (f *fetching) gather(ctx context.Context, deadline time.Time) {
+// is; after it the bounds of the request hold. Once there is enough to answer, nothing more is read after the time given.
+func (f *fetching) gather(ctx context.Context, until time.Time) {
 	for i := range f.partitions {
 		p := &f.partitions[i]
-		if p.err != nil {
-			continue
+		for p.err == nil {
+			room := min(f.budget, max(1, int(p.want.PartitionMaxBytes))-p.bytes)
+			enough := f.total >= int(f.k.MinBytes) && time.Now().After(until)
+			if f.total > 0 && (room <= 0 || enough) {
+				p.start, p.end = p.stream.Start(), p.stream.End()
+				f.limited = f.limited || p.end > p.next
+				break
+			}
+			if !f.read(ctx, p, room) {
+				break
+			}
 		}
-		room := min(f.budget, max(1, int(p.want.PartitionMaxBytes))-p.bytes)
-		if f.total > 0 && (room <= 0 || f.total >= int(f.k.MinBytes) && time.Now().After(deadline)) {
-			f.limited = f.limited || p.stream.End() > p.next
-			p.start, p.end = p.stream.Start(), p.stream.End()
-			continue
-		}
-		f.read(ctx, p, room)
 	}
 }
 
-// read reads at most room bytes from one partition.
-func (f *fetching) read(ctx context.Context, p *fetchPartition, room int) {
+// read reads at most room bytes from one partition, and tells whether more may follow at once.
+func (f *fetching) read(ctx context.Context, p *fetchPartition, room int) bool {
 	result, err := p.stream.Read(ctx, engine.Read{Offset: p.next, MaxBytes: room, MinOneBatch: f.total == 0})
 	if err == nil {
 		err = f.checkCodec(result.Batches)
@@ -181,12 +187,12 @@ func (f *fetching) read(ctx context.Context, p *fetchPartition, room int) {
 			f.fail(p, err)
 		}
 		f.limited = true
-		return
+		return false
 	}
 	p.start, p.end = result.Start, result.End
 	if len(result.Batches) == 0 {
 		f.limited = f.limited || result.End > p.next // there is more than there is room for
-		return
+		return false
 	}
 	p.next = result.Next
 	for _, b := range result.Batches {
@@ -195,6 +201,7 @@ func (f *fetching) read(ctx context.Context, p *fetchPartition, room int) {
 		f.budget -= len(b)
 	}
 	p.batches = append(p.batches, result.Batches...)
+	return p.next < result.End
 }
 
 // checkCodec refuses zstd in the versions whose clients may not know it (KIP-110).

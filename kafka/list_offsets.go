@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"math"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -77,33 +76,9 @@ func lookUpOffset(ctx context.Context, version int16, stream *engine.Stream, tim
 	return nil
 }
 
-// timeIndex is what looking up a time needs of a stream.
-type timeIndex interface {
-	// OffsetFor finds the first record with a timestamp of at least timestamp.
-	OffsetFor(ctx context.Context, timestamp int64) (offset, ts int64, found bool, err error)
-}
-
-// lookUpTime finds the first record at or after the timestamp; for offsetMaxTimestamp, the first record that has the largest.
-func lookUpTime(ctx context.Context, stream timeIndex, timestamp int64) (offset, ts int64, found bool, err error) {
-	if timestamp != offsetMaxTimestamp {
-		return stream.OffsetFor(ctx, timestamp)
+func lookUpTime(ctx context.Context, stream *engine.Stream, timestamp int64) (offset, ts int64, found bool, err error) {
+	if timestamp == offsetMaxTimestamp {
+		return stream.MaxTimestamp(ctx)
 	}
-	// The largest timestamp is the largest for which OffsetFor finds anything: it lies in [ts, beyond).
-	offset, ts, found, err = stream.OffsetFor(ctx, 0)
-	if err != nil || !found {
-		return offset, ts, found, err
-	}
-	for beyond := int64(math.MaxInt64); ts+1 < beyond; {
-		middle := ts + (beyond-ts)/2
-		o, t, ok, err := stream.OffsetFor(ctx, middle)
-		switch {
-		case err != nil:
-			return 0, 0, false, err
-		case ok:
-			offset, ts = o, t
-		default:
-			beyond = middle
-		}
-	}
-	return offset, ts, true, nil
+	return stream.OffsetFor(ctx, timestamp)
 }

@@ -143,7 +143,7 @@ func (l *loads) target(transfer layer.TransferRow) int64 {
 func (n *Node) giveLeader(ctx context.Context, lease layer.LeaseRef, row layer.StreamRow, to int64) error {
 	_, err := n.layer.LeadBucket(ctx, lease, row.ID, to, row.LeaderEpoch)
 	switch {
-	case errors.Is(err, layer.ErrStaleLeader), errors.Is(err, layer.ErrStreamNotFound), errors.Is(err, layer.ErrStreamOpen):
+	case errors.Is(err, layer.ErrStaleLeader), errors.Is(err, layer.ErrStreamNotFound), errors.Is(err, layer.ErrTargetGone):
 		return nil // it moved meanwhile: the next look sees it anew
 	case err != nil:
 		return fmt.Errorf("make node %d leader of stream %d: %w", to, row.ID, err)

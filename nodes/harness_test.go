@@ -150,6 +150,10 @@ func quick() Options {
 	o.SweepInterval = 200 * time.Millisecond
 	o.DestroyGrace = 100 * time.Millisecond
 	o.OpenWait = 2 * time.Second
+	o.WAL.InlineTimeout = 300 * time.Millisecond
+	o.WAL.PutTimeout = time.Second
+	o.WAL.VerifyTimeout = 100 * time.Millisecond
+	o.WAL.RetryMax = 200 * time.Millisecond
 	o.Engine.PackInterval = 200 * time.Millisecond
 	o.Engine.BlockCacheBytes = 8 << 20
 	o.Engine.IndexCacheBytes = 1 << 20

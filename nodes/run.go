@@ -105,47 +105,38 @@ func (n *Node) lead(ctx context.Context) {
 	<-followers
 }
 
-// settle brings a node that has registered to serving: what its earlier epochs left is recovered, then its streams are opened.
+// settle brings a node that has registered to serving: what its earlier epochs left is recovered, and its streams are opened. Streams that need no recovery
+// do not wait for it.
 func (n *Node) settle(ctx context.Context) {
-	recovery := newLoop("recovery", time.Second, n.logger, nil)
-	recovered := make(chan struct{})
-	within, done := context.WithCancel(ctx)
-	defer done()
-	recovery.step = func(ctx context.Context) error {
-		err := n.recoverOwn(ctx)
-		if err == nil {
-			close(recovered)
-			done()
-		}
-		return err
-	}
-	recovery.run(within)
-	select {
-	case <-recovered:
-	default:
-		return // the node ended first
-	}
-
 	n.wg.Go(func() { n.sync.loop.run(ctx) })
 	n.wg.Go(func() { n.sync.follow(ctx) })
-	if err := n.awaitOpen(ctx); err != nil {
-		return
+	if !n.recoverOwn(ctx) || n.awaitOpen(ctx) != nil {
+		return // the node ends
 	}
 	if n.life.advance(StateRunning, nil) {
 		n.logger.Info("node is running", "streams", n.sync.held.count(), "after", time.Since(n.pulse.start).Round(time.Millisecond))
 	}
 }
 
-// recoverOwn recovers every earlier epoch of this node id that nobody has.
-func (n *Node) recoverOwn(ctx context.Context) error {
-	earlier, err := n.unfinished(ctx, n.ref.ID)
-	if err != nil {
+// recoverOwn recovers every earlier epoch of this node id that nobody has, and tries until it has. A log that only an operator can help is
+// left: its streams are not served, all others are. false: ctx ended.
+func (n *Node) recoverOwn(ctx context.Context) bool {
+	within, done := context.WithCancel(ctx)
+	defer done()
+	newLoop("recovery", time.Second, n.logger, func(ctx context.Context) error {
+		earlier, err := n.unfinished(ctx, n.ref.ID)
+		if err == nil {
+			err = n.takeOverAll(ctx, earlier)
+		}
+		if err == nil {
+			err = n.view.Sync(ctx)
+		}
+		if err == nil || errors.Is(err, wal.ErrStopped) {
+			done()
+		}
 		return err
-	}
-	if err := n.takeOverAll(ctx, earlier); err != nil {
-		return err
-	}
-	return n.view.Sync(ctx)
+	}).run(within)
+	return ctx.Err() == nil
 }
 
 // awaitOpen returns once a look of the sync task has been made and its work is done.

@@ -52,21 +52,25 @@ func (s *syncTask) step(ctx context.Context) error {
 func (s *syncTask) settled(row layer.StreamRow) bool {
 	epoch, closing, held := s.held.epoch(row.ID)
 	switch {
+	case held && closing:
+		return false
+	case s.moving(row):
+		return false
 	case !s.wanted(row):
 		return !held && !(row.OpenBy == s.node.ref && row.State == layer.StreamOpen)
-	case !held || closing:
-		return false
 	}
-	return epoch >= row.LeaderEpoch // above: the view has not come to what this node did itself
+	return held && epoch >= row.LeaderEpoch // above: the view has not come to what this node did itself
 }
 
 // wanted tells whether this node should serve a stream.
 func (s *syncTask) wanted(row layer.StreamRow) bool {
-	if row.Leader != s.node.ref.ID || row.State == layer.StreamDeleting || s.node.State() >= StateStopping {
-		return false
-	}
-	transfer, moving := s.node.view.Transfer(row.ID)
-	return !moving || transfer.From != s.node.ref.ID || transfer.LeaderEpoch != row.LeaderEpoch
+	return row.Leader == s.node.ref.ID && row.State != layer.StreamDeleting && s.node.State() < StateStopping && !s.moving(row)
+}
+
+// moving tells whether a transfer of a stream that this node leads is pending.
+func (s *syncTask) moving(row layer.StreamRow) bool {
+	transfer, pending := s.node.view.Transfer(row.ID)
+	return pending && row.State != layer.StreamDeleting && row.Leader == s.node.ref.ID && transfer.From == row.Leader && transfer.LeaderEpoch == row.LeaderEpoch
 }
 
 const (
@@ -147,28 +151,12 @@ func (s *syncTask) open(ctx context.Context, row layer.StreamRow) error {
 // lead makes the stream's row say that this node epoch has it open, and gives the row.
 func (s *syncTask) lead(ctx context.Context, row layer.StreamRow) (layer.StreamRow, error) {
 	n := s.node
-	var err error
-	if row.State == layer.StreamOpen {
-		switch {
-		case row.OpenBy == n.ref && row.Epoch == row.LeaderEpoch:
-			return row, nil // opened before; the answer was lost, or the engine could not load it then
-		case row.OpenBy == n.ref:
-			if err := n.layer.CloseStream(ctx, n.ref, row.ID, row.Epoch); err != nil {
-				return row, fmt.Errorf("close stream %d of an earlier leadership: %w", row.ID, err)
-			}
-		case !n.deadInView(row.OpenBy):
-			return row, fmt.Errorf("%w: stream %d by node %v", errHeld, row.ID, row.OpenBy)
-		default:
-			if err := n.takeOver(ctx, row.OpenBy); err != nil {
-				return row, err
-			}
-		}
-		if row, err = n.layer.Stream(ctx, row.ID); err != nil {
-			return row, fmt.Errorf("read stream %d: %w", row.ID, err)
-		}
-		if row.Leader != n.ref.ID || row.State != layer.StreamClosed {
-			return row, fmt.Errorf("stream %d: %w", row.ID, layer.ErrStaleLeader)
-		}
+	if row.OpenBy == n.ref && row.Epoch == row.LeaderEpoch {
+		return row, nil // opened before; the answer was lost, or the engine could not load it then
+	}
+	row, err := s.vacate(ctx, row)
+	if err != nil {
+		return row, err
 	}
 	if row.Epoch == row.LeaderEpoch {
 		if row, err = n.layer.LeadAgain(ctx, n.ref, row.ID, row.LeaderEpoch); err != nil {
@@ -180,6 +168,32 @@ func (s *syncTask) lead(ctx context.Context, row layer.StreamRow) (layer.StreamR
 		return row, fmt.Errorf("open stream %d at leader epoch %d: %w", row.ID, row.LeaderEpoch, err)
 	}
 	return opened, nil
+}
+
+// vacate gives the row of a stream that is closed: one that this node does not hold though it opened it, is closed; for one of a dead node a takeover begins,
+// whose end brings the next look.
+func (s *syncTask) vacate(ctx context.Context, row layer.StreamRow) (layer.StreamRow, error) {
+	n := s.node
+	switch {
+	case row.State != layer.StreamOpen:
+		return row, nil
+	case row.OpenBy != n.ref:
+		if n.deadInView(row.OpenBy) {
+			n.beginTakeover(row.OpenBy)
+		}
+		return row, fmt.Errorf("%w: stream %d by node %v", errHeld, row.ID, row.OpenBy)
+	}
+	if err := n.layer.CloseStream(ctx, n.ref, row.ID, row.Epoch); err != nil && !gone(err) {
+		return row, fmt.Errorf("close stream %d of an earlier leadership: %w", row.ID, err)
+	}
+	fresh, err := n.layer.Stream(ctx, row.ID)
+	switch {
+	case err != nil:
+		return row, fmt.Errorf("read stream %d: %w", row.ID, err)
+	case fresh.State != layer.StreamClosed:
+		return row, fmt.Errorf("stream %d is %s by %v: %w", row.ID, fresh.State, fresh.OpenBy, layer.ErrStaleStream)
+	}
+	return fresh, nil
 }
 
 // close ends serving a stream that is held: what it buffers is made durable and adopted, then its row says closed.
@@ -227,33 +241,50 @@ func gone(err error) bool {
 	return errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamNotFound)
 }
 
-// closeUnheld closes the row of a stream that this node epoch opened and does not hold, and hands over one that is to move and is closed already.
+// closeUnheld closes the row of a stream that this node epoch opened and does not hold, and hands over one that is to move.
 func (s *syncTask) closeUnheld(ctx context.Context, row layer.StreamRow) error {
-	if row.OpenBy == s.node.ref && row.State == layer.StreamOpen {
-		err := s.node.layer.CloseStream(ctx, s.node.ref, row.ID, row.Epoch)
-		if err != nil && !gone(err) {
-			return fmt.Errorf("close stream %d: %w", row.ID, err)
-		}
-		s.node.readForward(ctx)
+	row, err := s.vacate(ctx, row)
+	if err != nil {
+		return err
 	}
-	return s.completeTransfer(ctx, row.ID, row.Epoch)
+	if s.moving(row) && row.Epoch < row.LeaderEpoch { // never opened since it came here: a move begins at an epoch at which it was closed
+		if _, err := s.node.layer.OpenStream(ctx, s.node.ref, row.ID, row.LeaderEpoch); err != nil {
+			return fmt.Errorf("open stream %d, which is to move: %w", row.ID, err)
+		}
+		if err := s.node.layer.CloseStream(ctx, s.node.ref, row.ID, row.LeaderEpoch); err != nil {
+			return fmt.Errorf("close stream %d, which is to move: %w", row.ID, err)
+		}
+	}
+	if err := s.completeTransfer(ctx, row.ID, row.LeaderEpoch); err != nil {
+		return err
+	}
+	s.node.readForward(ctx)
+	return nil
 }
 
-// completeTransfer makes the target of a pending transfer the leader of a stream that this node has closed.
+// completeTransfer makes the target of a pending transfer the leader of a stream that this node has closed at a leader epoch. When the target is dead the
+// transfer is given up, and the stream is opened here again.
 func (s *syncTask) completeTransfer(ctx context.Context, stream, epoch int64) error {
 	n := s.node
-	transfer, moving := n.view.Transfer(stream)
-	if !moving || transfer.From != n.ref.ID {
+	transfer, pending := n.view.Transfer(stream)
+	if !pending || transfer.From != n.ref.ID {
 		return nil
 	}
 	row, err := n.layer.CompleteTransfer(ctx, n.ref, stream, epoch)
 	switch {
 	case errors.Is(err, layer.ErrTransferNotFound):
-		return nil // cancelled, or completed by an earlier try
+		n.readForward(ctx) // it was cancelled, or completed by an earlier try
+		return nil
+	case errors.Is(err, layer.ErrTargetGone):
+		n.logger.Warn("target of a transfer is gone, the transfer is given up", "stream", stream, "to", transfer.To)
+		if err := n.layer.CancelTransfer(ctx, n.ref, transfer); err != nil {
+			return fmt.Errorf("cancel transfer of stream %d to node %d: %w", stream, transfer.To, err)
+		}
 	case err != nil:
 		return fmt.Errorf("complete transfer of stream %d to node %d: %w", stream, transfer.To, err)
+	default:
+		n.logger.Info("transfer completed", "stream", stream, "to", row.Leader, "leader_epoch", row.LeaderEpoch)
 	}
-	n.logger.Info("transfer completed", "stream", stream, "to", row.Leader, "leader_epoch", row.LeaderEpoch)
 	n.readForward(ctx)
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 // takeovers makes sure that this node recovers a dead node epoch once at a time, whoever asks: the restart, the sync task, the lease
 // holder's loop. Other nodes may recover the same one at the same time; the layer's conditions make that harmless.
 type takeovers struct {
-	mu      sync.Mutex // guards running
+	mu      sync.Mutex // guards what follows
 	running map[layer.NodeRef]*attempt
+	failed  map[layer.NodeRef]time.Time // when the last attempt failed
 }
 
 type attempt struct {
@@ -25,7 +26,9 @@ type attempt struct {
 	err  error // set before done is closed
 }
 
-func newTakeovers() *takeovers { return &takeovers{running: map[layer.NodeRef]*attempt{}} }
+func newTakeovers() *takeovers {
+	return &takeovers{running: map[layer.NodeRef]*attempt{}, failed: map[layer.NodeRef]time.Time{}}
+}
 
 // do runs fn, or waits for the one that runs.
 func (t *takeovers) do(ctx context.Context, dead layer.NodeRef, fn func() error) error {
@@ -46,9 +49,24 @@ func (t *takeovers) do(ctx context.Context, dead layer.NodeRef, fn func() error)
 	a.err = fn()
 	t.mu.Lock()
 	delete(t.running, dead)
+	delete(t.failed, dead)
+	if a.err != nil {
+		t.failed[dead] = time.Now()
+	}
 	t.mu.Unlock()
 	close(a.done)
 	return a.err
+}
+
+// takeoverPause is how long the sync task waits after a failed attempt before it asks for another one.
+const takeoverPause = time.Second
+
+// due tells whether an attempt should begin: none runs, and none failed a moment ago.
+func (t *takeovers) due(dead layer.NodeRef) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, running := t.running[dead]
+	return !running && time.Since(t.failed[dead]) > takeoverPause
 }
 
 const (
@@ -110,11 +128,26 @@ func (n *Node) takeOver(ctx context.Context, dead layer.NodeRef) error {
 	return err
 }
 
+// beginTakeover is takeOver in the background, at most one for each dead node epoch. Its end triggers the sync task.
+func (n *Node) beginTakeover(dead layer.NodeRef) {
+	if !n.takeovers.due(dead) {
+		return
+	}
+	n.wg.Go(func() {
+		if err := n.takeOver(n.alive, dead); err != nil && n.alive.Err() == nil {
+			n.logger.Warn("takeover failed, it is tried again", "dead", dead.String(), "error", err)
+		}
+	})
+}
+
 func (n *Node) recoverNode(ctx context.Context, dead layer.NodeRef) error {
 	began := time.Now()
 	n.logger.Info("takeover begins", "dead", dead.String())
 	found, err := wal.Recover(ctx, wal.RecoverOptions{Layer: n.layer, Store: n.store, Cluster: n.layer.Cluster(), By: n.ref, Dead: dead, Logger: n.logger, Metrics: n.metrics.WAL})
 	n.metrics.Takeovers.WithLabelValues(result(err)).Inc()
+	if errors.Is(err, wal.ErrStopped) {
+		n.logger.Error("write-ahead log of a dead node cannot be recovered: an operator has to look at it", "dead", dead.String(), "error", err)
+	}
 	if err != nil {
 		return fmt.Errorf("recover write-ahead log of node %v: %w", dead, err)
 	}

@@ -37,7 +37,10 @@ func (n *Node) transfer(ctx context.Context, stream layer.StreamRow, to int64) (
 		return layer.TransferRow{}, err
 	}
 	row, err := n.layer.BeginTransfer(ctx, n.ref, stream.ID, to, stream.LeaderEpoch, time.Now())
-	if err != nil {
+	switch {
+	case errors.Is(err, layer.ErrTargetGone), errors.Is(err, layer.ErrTransferPending), errors.Is(err, layer.ErrStreamNotFound):
+		return layer.TransferRow{}, fmt.Errorf("%w: %w", ErrInvalidRequest, err)
+	case err != nil:
 		return layer.TransferRow{}, n.commandFailed("begin transfer", err)
 	}
 	n.logger.Info("transfer begun", "stream", row.Stream, "from", row.From, "to", row.To, "leader_epoch", row.LeaderEpoch)

@@ -251,3 +251,25 @@ func TestMetadataLogIsTrimmedByAge(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 2, at.User)
 }
+
+func TestEveryFinishedLogIsSweptSeveralTimes(t *testing.T) {
+	var rows []layer.WALRow
+	for epoch := int64(1); epoch <= 25; epoch++ {
+		rows = append(rows, layer.WALRow{Node: layer.NodeRef{ID: 1, Epoch: epoch}, Done: epoch != 25})
+	}
+	s := newSweeper()
+	total := 0
+	for {
+		due := s.next(rows)
+		if len(due) == 0 {
+			break
+		}
+		require.LessOrEqual(t, len(due), sweepLogs)
+		for _, row := range due {
+			require.True(t, row.Done)
+			s.swept[row.Node]++
+			total++
+		}
+	}
+	require.Equal(t, 24*sweeps, total)
+}

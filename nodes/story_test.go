@@ -1,0 +1,172 @@
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/wal"
+)
+
+// story keeps what nodes log, one JSON object a line.
+type story struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (s *story) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+// lines gives the entries in order.
+func (s *story) lines(t *testing.T) []map[string]any {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(s.text.Bytes()))
+	for decoder.More() {
+		var entry map[string]any
+		require.NoError(t, decoder.Decode(&entry))
+		list = append(list, entry)
+	}
+	return list
+}
+
+func TestLogTellsTheStoryOfAFailover(t *testing.T) {
+	c := newCluster(t)
+	s := &story{}
+	c.logger = slog.New(slog.NewJSONHandler(s, nil))
+	nodes := c.startAll(2)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 4})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 4, 0, 2)
+	nodes[1].abandon()
+	fill(t, c, p, k, "t", 4, seq, 1)
+
+	want := []struct {
+		message string
+		fields  map[string]any
+	}{
+		{"node is dead: it gave no sign of life", map[string]any{"dead": "2@1", "lease_epoch": 1.0}},
+		{"node fenced", map[string]any{"dead": "2@1", "lease_epoch": 1.0}},
+		{"takeover begins", map[string]any{"dead": "2@1"}},
+		{"write-ahead log recovered and sealed", map[string]any{"dead": "2@1"}},
+		{"streams closed", map[string]any{"dead": "2@1", "streams": 2.0}},
+		{"takeover done", map[string]any{"dead": "2@1", "streams": 2.0}},
+		{"streams placed", map[string]any{"from": 2.0, "streams": 2.0, "lease_epoch": 1.0}},
+	}
+	c.eventually("the story is complete", func() bool {
+		next := 0
+		for _, line := range s.lines(t) {
+			if next < len(want) && line["msg"] == want[next].message {
+				require.EqualValues(t, 1, line["node"])
+				require.EqualValues(t, 1, line["node_epoch"])
+				for field, value := range want[next].fields {
+					require.Equal(t, value, line[field], "%s of %q", field, line["msg"])
+				}
+				next++
+			}
+		}
+		return next == len(want)
+	})
+}
+
+func TestTransferToANodeThatDiesIsGivenUp(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 2, 0, 2)
+	var bucket int
+	for b := range 2 {
+		if _, m, err := c.leader(c.ctx(), "t", b); err == nil && m == nodes[0] {
+			bucket = b
+		}
+	}
+	c.store.SetOutage(true) // the source cannot pack, so it cannot close
+	_, err = nodes[0].Transfer(c.ctx(), "t", bucket, 2)
+	require.NoError(t, err)
+	nodes[1].abandon()
+	c.eventually("the target is fenced", func() bool { row, ok := nodes[0].view.Node(2); return ok && row.Fenced })
+	c.store.SetOutage(false)
+	fill(t, c, p, k, "t", 2, seq, 2)
+	k.check(c, "t", 2)
+	require.Equal(t, 2, nodes[0].serving())
+	list, err := nodes[0].Transfers(c.ctx())
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
+func TestStreamThatWasNeverOpenedCanMove(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	source := nodes[1]
+	source.pause.close() // it does not come to open what it leads
+	row, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
+	require.NoError(t, err)
+	streams, err := nodes[0].layer.Streams(c.ctx(), row.ID)
+	require.NoError(t, err)
+	for _, stream := range streams {
+		if stream.Leader == 2 {
+			_, err := nodes[0].Transfer(c.ctx(), "t", stream.Bucket, 1)
+			require.NoError(t, err)
+		}
+	}
+	source.pause.open()
+	c.eventually("it has moved", func() bool { return nodes[0].serving() == 2 })
+	p, k := c.client(), newChecker()
+	fill(t, c, p, k, "t", 2, 0, 1)
+	k.check(c, "t", 2)
+}
+
+func TestDamagedLogHoldsUpOnlyItsStreams(t *testing.T) {
+	c := newCluster(t)
+	c.options.WAL.InlineMax = -1
+	c.options.Engine.PackInterval = time.Hour
+	n := c.start(1)
+	_, err := n.CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 1})
+	require.NoError(t, err)
+	p := c.client()
+	_, err = p.append(c.ctx(), "t", 0, 0, 1)
+	require.NoError(t, err)
+	row, err := n.layer.WAL(c.ctx(), n.ref)
+	require.NoError(t, err)
+	key := wal.SegmentKey("test", n.ref, row.Incarnation, layer.FirstSegment)
+	body, ok := c.store.Body(key)
+	require.True(t, ok)
+	n.abandon()
+	broken := bytes.Clone(body)
+	broken[len(broken)-1] ^= 0xff
+	c.store.Set(key, broken)
+
+	n = c.start(1)
+	_, err = n.CreateTable(c.ctx(), CreateTable{Name: "u", Buckets: 1})
+	require.NoError(t, err)
+	_, err = p.append(c.ctx(), "u", 0, 0, 1)
+	require.NoError(t, err, "other streams are served")
+	ctx, cancel := context.WithTimeout(c.ctx(), 300*time.Millisecond)
+	defer cancel()
+	_, err = n.Stream(ctx, "t", 0)
+	require.ErrorIs(t, err, ErrUnavailable, "records are not passed over")
+	now, ok := c.store.Body(key)
+	require.True(t, ok, "nothing is deleted")
+	require.Equal(t, broken, now)
+
+	c.store.Set(key, body) // the operator has restored it
+	result, err := p.append(c.ctx(), "t", 0, 0, 1)
+	require.NoError(t, err)
+	require.True(t, result.Duplicate)
+	require.Zero(t, result.Base)
+}

@@ -71,15 +71,16 @@ func (c *entryCache) put(stream int64, run entryRun) {
 	c.cache.Set(stream, kept)
 }
 
-// add extends what is kept of a stream that is being read by entries that were just committed.
+// add keeps entries that were just committed: what was packed last is wanted most, and can then be read while the metadata is away.
 func (c *entryCache) add(stream int64, entries []layer.ObjectEntry) {
-	runs, _ := c.cache.GetIfPresent(stream)
-	if len(entries) == 0 || len(runs) == 0 {
+	if len(entries) == 0 {
 		return
 	}
+	runs, _ := c.cache.GetIfPresent(stream)
 	for _, r := range runs {
-		if r.to() == entries[0].Base && len(r)+len(entries) <= 2*entriesPage {
-			c.put(stream, append(append(entryRun(nil), r...), entries...))
+		if r.to() == entries[0].Base {
+			extended := append(append(entryRun(nil), r...), entries...)
+			c.put(stream, extended[max(0, len(extended)-entriesPage):])
 			return
 		}
 	}
@@ -97,7 +98,9 @@ func (e *Engine) entry(ctx context.Context, s *Stream, offset int64) (layer.Obje
 		return entry, nil
 	}
 	e.metrics.entriesMiss.Inc()
-	list, err := e.layer.ObjectEntries(ctx, s.id, offset, entriesPage)
+	lookup, cancel := context.WithTimeout(ctx, e.options.LookupTimeout)
+	defer cancel()
+	list, err := e.layer.ObjectEntries(lookup, s.id, offset, entriesPage)
 	if err != nil {
 		if timedOut(ctx, err) {
 			return layer.ObjectEntry{}, err

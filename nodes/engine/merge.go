@@ -128,7 +128,11 @@ func (e *Engine) merge(ctx context.Context, runs []mergeRun) error {
 	var object packObject
 	for _, run := range runs {
 		for _, old := range run.old {
-			entries, err := e.readEntry(ctx, run.stream, old)
+			var entries []segment.Entry
+			err := e.retry(ctx, "read what is merged", unreadable, func(ctx context.Context) (err error) {
+				entries, err = e.readEntry(ctx, run.stream, old)
+				return err
+			})
 			if err != nil {
 				run.stream.mergeAgain()
 				return fmt.Errorf("merge entry [%d, %d) of stream %d: %w", old.Base, old.End, old.Stream, err)
@@ -138,7 +142,7 @@ func (e *Engine) merge(ctx context.Context, runs []mergeRun) error {
 		}
 	}
 	keys := e.dataKeys(1)
-	if err := e.layer.Prepare(ctx, e.node, keys, began); err != nil {
+	if err := e.layer.Prepare(ctx, e.node, keys, time.Now()); err != nil {
 		return fmt.Errorf("merge: prepare: %w", err)
 	}
 	merged, metas, err := e.writeObjects(ctx, keys, []packObject{object}, forMerge)
@@ -149,6 +153,12 @@ func (e *Engine) merge(ctx context.Context, runs []mergeRun) error {
 	pace := time.Duration(float64(object.bytes) / float64(e.options.MergeRate) * float64(time.Second))
 	pause(ctx, pace-time.Since(began))
 	return err
+}
+
+// unreadable tells whether trying again would not help.
+func unreadable(err error) bool {
+	var missing *MissingObjectError
+	return errors.Is(err, segment.ErrCorrupt) || errors.As(err, &missing) || errors.Is(err, errStopped)
 }
 
 // replaceEntries commits the merged entries, stream by stream. A stream that has changed in between keeps its entries.

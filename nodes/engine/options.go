@@ -27,6 +27,7 @@ type Options struct {
 	FetchBytes      int64         `flag:"fetch-bytes" default:"4194304" usage:"the most that one ranged read of the object store asks for when it fetches ahead"`
 	FetchParallel   int           `flag:"fetch-parallel" default:"32" usage:"ranged reads of the object store at the same time"`
 	FetchTimeout    time.Duration `flag:"fetch-timeout" default:"30s" usage:"time that one ranged read may take, retries included"`
+	LookupTimeout   time.Duration `flag:"lookup-timeout" default:"5s" usage:"time that a read waits for the index of a stream; then it is told to try again"`
 
 	RetentionInterval  time.Duration `flag:"retention-interval" default:"30s" usage:"how often retention.ms and retention.bytes are applied"`
 	ProducerExpiry     time.Duration `flag:"producer-id-expiration" default:"24h" usage:"a producer that has appended nothing for this long is forgotten (Kafka: producer.id.expiration.ms)"`
@@ -63,6 +64,7 @@ func DefaultOptions() Options {
 		FetchBytes:         4 << 20,
 		FetchParallel:      32,
 		FetchTimeout:       30 * time.Second,
+		LookupTimeout:      5 * time.Second,
 		RetentionInterval:  30 * time.Second,
 		ProducerExpiry:     24 * time.Hour,
 		HTTPProducerExpiry: 7 * 24 * time.Hour,
@@ -99,6 +101,7 @@ func (o Options) Validate() error {
 	positive("fetch-bytes", o.FetchBytes)
 	positive("fetch-parallel", int64(o.FetchParallel))
 	positive("fetch-timeout", int64(o.FetchTimeout))
+	positive("lookup-timeout", int64(o.LookupTimeout))
 	positive("retention-interval", int64(o.RetentionInterval))
 	positive("producer-id-expiration", int64(o.ProducerExpiry))
 	positive("http-producer-expiration", int64(o.HTTPProducerExpiry))

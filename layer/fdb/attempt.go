@@ -36,6 +36,7 @@ type run struct {
 
 	state   sync.Mutex
 	wrote   bool  // under state
+	watched bool  // under state: a watch was made, which needs the C transaction after the attempt
 	invalid error // under state: the first write that was refused; the commit returns it
 }
 
@@ -69,6 +70,13 @@ func (a *attempt) end() (usable bool) {
 	defer r.mu.Unlock()
 	r.over = true
 	return usable
+}
+
+// watches tells whether a watch was made.
+func (a *attempt) watches() bool {
+	a.run.state.Lock()
+	defer a.run.state.Unlock()
+	return a.run.watched
 }
 
 // reads is the attempt without its writes, so that a read-only function cannot reach them by a type assertion.
@@ -210,6 +218,9 @@ func (a *attempt) Watch(key []byte) kv.Watch {
 	if err := a.run.hand(func() { w.future = a.run.tr.Watch(apple.Key(key)) }); err != nil {
 		return failedWatch{err}
 	}
+	a.run.state.Lock()
+	defer a.run.state.Unlock()
+	a.run.watched = true
 	return w
 }
 

@@ -3,15 +3,18 @@
 package fdb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/varvedb/varve/layer/fdb/client"
 	"github.com/varvedb/varve/layer/fdb/fdbtest"
 	"github.com/varvedb/varve/layer/kv"
 )
@@ -38,10 +41,27 @@ func runTests(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
+	if err := openWithoutLibrary(directory); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	if code := m.Run(); code != 0 {
 		return code
 	}
 	return checkEnd()
+}
+
+// openWithoutLibrary opens a cluster with a library that is missing, which must be said and must not spoil what follows.
+func openWithoutLibrary(directory string) error {
+	file := filepath.Join(directory, "fdb.cluster")
+	if err := os.WriteFile(file, []byte("d:i@127.0.0.1:4500"), 0o600); err != nil {
+		return err
+	}
+	_, err := Open(context.Background(), Options{ClusterFile: file, Library: filepath.Join(directory, "none.so")})
+	if !errors.Is(err, client.ErrMissing) {
+		return fmt.Errorf("open without a library: want %q, got %v", client.ErrMissing, err)
+	}
+	return nil
 }
 
 // checkEnd stops the network, which a process can do once, and looks for goroutines that are left.

@@ -59,6 +59,9 @@ func (r *retrying) attempt(ctx context.Context, body func(*attempt) error) (done
 	err = body(a)
 	usable := a.end()
 	if err == nil {
+		if !a.watches() {
+			r.tr.Reset()
+		}
 		return true, nil
 	}
 	r.runs++
@@ -69,12 +72,11 @@ func (r *retrying) attempt(ctx context.Context, body func(*attempt) error) (done
 	what, number := retryOf(err)
 	limit := r.database.options.RetryLimit
 	if what == never || limit > 0 && r.runs > limit {
-		r.tr.Cancel() // frees what it still reads and watches
+		r.abandon()
 		return true, r.failed(err)
 	}
 	if what == inNewTransaction || !usable {
-		r.tr.Cancel()
-		r.tr = nil
+		r.abandon()
 		pause(ctx)
 		return false, nil
 	}
@@ -89,11 +91,20 @@ func (r *retrying) backOff(ctx context.Context, number int) (done bool, err erro
 	if future.Get() == nil {
 		return false, nil
 	}
-	r.tr.Cancel()
+	r.abandon()
 	if cause := ended(ctx); cause != nil {
 		return true, r.gaveUp(cause)
 	}
 	return true, r.failed(r.last)
+}
+
+// abandon ends what the C transaction still reads and watches, and frees its memory. The binding frees the
+// transaction itself when the garbage collector finds it, which is too late for ten megabytes that the collector does not see; the
+// same holds for a transaction that succeeded.
+func (r *retrying) abandon() {
+	r.tr.Cancel()
+	r.tr.Reset()
+	r.tr = nil
 }
 
 // pause waits for newTransactionDelay, give or take half of it, or until ctx ends.

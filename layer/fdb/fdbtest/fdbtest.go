@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // ErrNoCompiler: there is no C compiler, which make needs as well for FoundationDB support.
@@ -33,6 +35,12 @@ func BuildLibrary(directory, name string, definitions ...string) (string, error)
 		return "", fmt.Errorf("compiling the fake client library with %s: %w\n%s", compiler, err, output)
 	}
 	return library, nil
+}
+
+// IgnoreNetwork is for leak checks of processes that opened a cluster: the client's network thread lives until
+// fdb.StopNetwork.
+func IgnoreNetwork() goleak.Option {
+	return goleak.IgnoreAnyFunction("github.com/apple/foundationdb/bindings/go/src/fdb.executeWithRunningNetworkThread.func1")
 }
 
 func compiler() (string, error) {

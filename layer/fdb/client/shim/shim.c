@@ -46,7 +46,6 @@ static const char* const optional[] = {
 	"fdb_tenant_create_transaction",
 	"fdb_database_reboot_worker",
 	"fdb_database_get_client_status",
-	"fdb_transaction_reset",
 	"fdb_transaction_set_read_version",
 	"fdb_transaction_get_key",
 	"fdb_transaction_get_addresses_for_key",

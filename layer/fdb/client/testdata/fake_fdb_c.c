@@ -591,6 +591,13 @@ void fdb_transaction_cancel(FDBTransaction* t) {
 	unlock();
 }
 
+void fdb_transaction_reset(FDBTransaction* t) {
+	lock();
+	t->cancelled = 0;
+	reset(t, NULL);
+	unlock();
+}
+
 fdb_error_t fdb_transaction_set_option(FDBTransaction* t, FDBTransactionOption option, const uint8_t* value, int n) {
 	(void)t, (void)option, (void)value, (void)n;
 	return 0;

@@ -117,6 +117,7 @@ func (p *client) append(ctx context.Context, table string, bucket int, seq int32
 type checker struct {
 	mu    sync.Mutex
 	acked map[string]map[int64]string // by bucket, then offset
+	twice []string                    // offsets that were acknowledged for two records: the first one is lost
 }
 
 func newChecker() *checker { return &checker{acked: map[string]map[int64]string{}} }
@@ -129,7 +130,11 @@ func (k *checker) ack(table string, bucket int, base int64, seq int32, count int
 		k.acked[name] = map[int64]string{}
 	}
 	for i := range count {
-		k.acked[name][base+int64(i)] = record(table, bucket, seq+int32(i))
+		offset, value := base+int64(i), record(table, bucket, seq+int32(i))
+		if before, ok := k.acked[name][offset]; ok && before != value {
+			k.twice = append(k.twice, fmt.Sprintf("offset %d of %s was acknowledged for %q and then for %q", offset, name, before, value))
+		}
+		k.acked[name][offset] = value
 	}
 }
 
@@ -180,6 +185,9 @@ func (c *cluster) readAll(table string, bucket int) []batch.Record {
 // check reads every bucket: each acknowledged record is at its offset, offsets have no gaps, no record is there twice.
 func (k *checker) check(c *cluster, table string, buckets int) {
 	c.t.Helper()
+	k.mu.Lock()
+	require.Empty(c.t, k.twice)
+	k.mu.Unlock()
 	for bucket := range buckets {
 		name := fmt.Sprintf("%s/%d", table, bucket)
 		found := map[int64]string{}

@@ -41,6 +41,7 @@ type siteNode struct {
 	server *Server
 	addr   string
 
+	log     *logBuffer
 	serving chan error // what Serve returned
 }
 
@@ -116,7 +117,7 @@ func (s *site) start(change ...func(*Options)) *siteNode {
 	}
 	server, err := NewServer(options, node, s.logger, NewMetrics(nil))
 	require.NoError(s.t, err)
-	n := &siteNode{node: node, server: server, addr: l.Addr().String(), serving: make(chan error, 1)}
+	n := &siteNode{node: node, server: server, addr: l.Addr().String(), log: s.logs, serving: make(chan error, 1)}
 	s.nodes = append(s.nodes, n)
 	go func() { n.serving <- server.Serve(context.Background(), l) }()
 	require.NoError(s.t, node.AwaitReady(ctx))

@@ -68,7 +68,8 @@ func (s *Server) appendOf(c echo.Context, t target, body []byte, producer *engin
 	if stored, want := t.media(); media != want {
 		return engine.Append{}, fail(http.StatusConflict, "content_type_mismatch", "content type %.64q: the stream has %q", sent, stored)
 	}
-	if len(h.Get(headerSeq)) > maxHeader {
+	seq := h.Get(headerSeq)
+	if len(seq) > maxHeader {
 		return engine.Append{}, badRequest("invalid_seq", "%s has more than %d bytes", headerSeq, maxHeader)
 	}
 	all, err := messages(body, t.json())
@@ -78,8 +79,8 @@ func (s *Server) appendOf(c echo.Context, t target, body []byte, producer *engin
 	if len(all) == 0 {
 		return engine.Append{}, badRequest("empty_array", "an empty JSON array appends nothing")
 	}
-	b, err := batchOf(all, time.Now())
-	return engine.Append{Batches: one(b), Producer: producer}, err
+	b, err := batchOf(all, seq, time.Now())
+	return engine.Append{Batches: one(b), Producer: producer, WriterSeq: seq}, err
 }
 
 // closeOnly ends the stream without a last append. Ending one that has ended is a success.

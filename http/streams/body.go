@@ -10,6 +10,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/varvedb/varve/nodes/batch"
+	"github.com/varvedb/varve/nodes/engine"
 )
 
 // readBody reads the body of a request up to the largest append.
@@ -52,11 +53,14 @@ func messages(body []byte, isJSON bool) ([][]byte, error) {
 	return all, nil
 }
 
-// batchOf makes one record batch of messages.
-func batchOf(all [][]byte, now time.Time) (batch.Batch, error) {
+// batchOf makes one record batch of messages. writerSeq, unless empty, goes with the last of them, where the engine finds it again.
+func batchOf(all [][]byte, writerSeq string, now time.Time) (batch.Batch, error) {
 	records := make([]batch.Record, len(all))
 	for i, value := range all {
 		records[i] = batch.Record{Offset: int64(i), Timestamp: now.UnixMilli(), Value: value}
+	}
+	if writerSeq != "" {
+		records[len(records)-1].Headers = []batch.RecordHeader{{Key: engine.WriterSeqHeader, Value: []byte(writerSeq)}}
 	}
 	b, _, err := batch.Next(batch.Build(records, batch.BuildOptions{}))
 	return b, err

@@ -110,7 +110,7 @@ func (s *Server) ensure(ctx context.Context, w wanted) (made bool, err error) {
 // fill writes the first content of a stream that was just made.
 func fill(ctx context.Context, t target, w wanted) error {
 	if len(w.first) > 0 {
-		b, err := batchOf(w.first, time.Now())
+		b, err := batchOf(w.first, "", time.Now())
 		if err != nil {
 			return err
 		}

@@ -65,6 +65,8 @@ func failureOf(err error) *failure {
 		return producerFailure(producer)
 	case errors.As(err, &ended):
 		return fail(http.StatusConflict, "stream_closed", "%v", err).with(headerClosed, "true").with(headerNextOffset, formatOffset(ended.End))
+	case errors.Is(err, engine.ErrWriterSeq):
+		return fail(http.StatusConflict, "sequence_regression", "%v", err)
 	case errors.As(err, &outside) && outside.Offset < outside.Start:
 		return fail(http.StatusGone, "offset_gone", "%v: it was removed by retention", err).with(headerNextOffset, formatOffset(outside.Start))
 	case errors.As(err, &outside):

@@ -593,7 +593,7 @@ void fdb_transaction_cancel(FDBTransaction* t) {
 
 void fdb_transaction_reset(FDBTransaction* t) {
 	lock();
-	t->cancelled = 0;
+	t->cancelled = t->done = 0; /* so that it ends watches as well, which is stricter than what FoundationDB says */
 	reset(t, NULL);
 	unlock();
 }

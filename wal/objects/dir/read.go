@@ -84,7 +84,8 @@ func (s *Store) read(ctx context.Context, key string, pick func(size int64) (off
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	f, err := os.Open(s.path(key))
+	// A link or a pipe is not ours: neither followed nor waited for.
+	f, err := os.OpenFile(s.path(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, 0, absent(err)
 	}
@@ -124,7 +125,7 @@ func readAt(ctx context.Context, f *os.File, offset, length int64) ([]byte, erro
 
 // absent is ErrNotFound for every way in which the file system says it.
 func absent(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return objects.ErrNotFound
 	}
 	return err

@@ -186,15 +186,18 @@ func (s *Store) writeTemp(ctx context.Context, body []byte) (string, error) {
 }
 
 func writeBody(ctx context.Context, f *os.File, body []byte) error {
-	for len(body) > 0 {
+	for done := 0; done < len(body); {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		n, err := f.Write(body[:min(len(body), writeChunk)])
+		n, err := f.Write(body[done:min(len(body), done+writeChunk)])
 		if err != nil {
 			return err
 		}
-		body = body[n:]
+		if n == writeChunk {
+			startWriteback(f, int64(done), int64(n))
+		}
+		done += n
 	}
 	return nil
 }

@@ -62,7 +62,7 @@ func Run(t *testing.T, open func(t *testing.T) objects.Store, options Options) {
 	t.Run("a large object", func(t *testing.T) { testLarge(t, open(t), options.Large) })
 	t.Run("racing conditional writers", func(t *testing.T) {
 		if !options.AtomicPutIfAbsent {
-			t.Skip("this store does not claim that conditional writes are atomic; S3 itself, MinIO, file:// and Fake do")
+			t.Skip("this store does not claim that its conditional writes are atomic (for a real server: export " + atomicVariable + "=true)")
 		}
 		testRace(t, open(t))
 	})

@@ -49,8 +49,12 @@ func s3Error(w http.ResponseWriter, status int, code, message string) {
 	_, _ = io.WriteString(w, "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>"+code+"</Code><Message>"+message+"</Message></Error>")
 }
 
-// realServerVariable names the bucket on a real server that tests may write to, as a store URL; credentials are in the environment too.
-const realServerVariable = "VARVE_TEST_S3_URL"
+const (
+	// realServerVariable names the bucket on a real server that tests may write to, as a store URL; credentials are in the environment too.
+	realServerVariable = "VARVE_TEST_S3_URL"
+	// atomicVariable is "true" when the server's conditional writes are atomic.
+	atomicVariable = "VARVE_TEST_S3_ATOMIC"
+)
 
 // RealS3 gives the URL of an empty folder in the bucket of a real server; what is put there is the caller's to delete. Without a server the
 // test is skipped.
@@ -63,4 +67,9 @@ func RealS3(t testing.TB) string {
 	require.NoError(t, err)
 	u.Path = "/" + strings.Trim(u.Path+"/test-"+rand.Text(), "/")
 	return u.String()
+}
+
+// RealS3Options are what the server of RealS3 claims.
+func RealS3Options() Options {
+	return Options{AtomicPutIfAbsent: os.Getenv(atomicVariable) == "true"}
 }

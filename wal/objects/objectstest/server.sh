@@ -42,6 +42,7 @@ start() {
 	fi
 	echo "export AWS_ACCESS_KEY_ID=$ROOT_ACCESS_KEY"
 	echo "export AWS_SECRET_ACCESS_KEY=$ROOT_SECRET_KEY"
+	echo "export VARVE_TEST_S3_ATOMIC=true" # from 1.8.0 on, a lock of each key is held over check and write
 	echo "export VARVE_TEST_S3_URL='s3://$bucket?region=us-east-1&pathStyle=true&endpoint=http://127.0.0.1:$port'"
 }
 

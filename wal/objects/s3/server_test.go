@@ -39,11 +39,9 @@ func deleteAll(t *testing.T, store objects.Store) {
 	}
 }
 
-// TestContractOnARealServer does not take conditional writes for atomic: of the servers that tests meet, versitygw checks first and writes
-// later.
 func TestContractOnARealServer(t *testing.T) {
 	objectstest.RealS3(t) // skips
-	objectstest.Run(t, func(t *testing.T) objects.Store { return openReal(t, s3.Options{}) }, objectstest.Options{})
+	objectstest.Run(t, func(t *testing.T) objects.Store { return openReal(t, s3.Options{}) }, objectstest.RealS3Options())
 }
 
 func TestProbeOnARealServer(t *testing.T) {
@@ -51,6 +49,9 @@ func TestProbeOnARealServer(t *testing.T) {
 	found, err := objects.Probe(t.Context(), store, "probe", 20, 8)
 	require.NoError(t, err)
 	t.Logf("atomic: %t %s", found.Atomic, found.Reason)
+	if objectstest.RealS3Options().AtomicPutIfAbsent {
+		require.True(t, found.Atomic, found.Reason)
+	}
 	infos, err := store.List(t.Context(), "", "", 10)
 	require.NoError(t, err)
 	require.Empty(t, infos)

@@ -23,18 +23,32 @@ func BuildLibrary(directory, name string, definitions ...string) (string, error)
 	if err != nil {
 		return "", err
 	}
-	_, here, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(filepath.Dir(here)), "client")
 	library := filepath.Join(directory, name)
-	arguments := []string{"-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-I" + filepath.Join(root, "shim")}
+	arguments := []string{"-std=gnu11", "-O1", "-g", "-shared", "-fPIC", "-I" + filepath.Join(clientDir(), "shim")}
 	for _, definition := range definitions {
 		arguments = append(arguments, "-D"+definition)
 	}
-	arguments = append(arguments, "-o", library, filepath.Join(root, "testdata", "fake_fdb_c.c"), "-lpthread")
+	arguments = append(arguments, "-o", library, sources()[0], "-lpthread")
 	if output, err := exec.Command(compiler, arguments...).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compiling the fake client library with %s: %w\n%s", compiler, err, output)
 	}
 	return library, nil
+}
+
+// clientDir is the folder client in the source tree.
+func clientDir() string {
+	_, here, _, _ := runtime.Caller(0)
+	return filepath.Join(filepath.Dir(filepath.Dir(here)), "client")
+}
+
+// sources are what the fake library is made of; the first one is compiled, the others are included.
+func sources() []string {
+	headers := filepath.Join(clientDir(), "shim", "foundationdb")
+	return []string{
+		filepath.Join(clientDir(), "testdata", "fake_fdb_c.c"),
+		filepath.Join(headers, "fdb_c.h"),
+		filepath.Join(headers, "functions.h"),
+	}
 }
 
 // IgnoreNetwork is for leak checks of processes that opened a cluster: the client's network thread lives until
@@ -58,6 +72,11 @@ func compiler() (string, error) {
 // ClusterFile writes a cluster file into a new directory and returns its path. The fake library has one store per path.
 func ClusterFile(tb testing.TB) string {
 	tb.Helper()
+	for _, source := range sources() {
+		if _, err := os.Stat(source); err != nil { // go's test cache notices what a test looks at, but not what the compiler reads
+			tb.Fatal(err)
+		}
+	}
 	path := filepath.Join(tb.TempDir(), "fdb.cluster")
 	if err := os.WriteFile(path, []byte("# written by a test\nfake:Varve1@127.0.0.1:4500\n"), 0o600); err != nil {
 		tb.Fatal(err)

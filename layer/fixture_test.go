@@ -239,3 +239,22 @@ func difference(a, b map[string]string) []string {
 	}
 	return out
 }
+
+var errCrash = errors.New("crash")
+
+// failing is a database whose commands fail after some more of them, as when a process dies; once.
+type failing struct {
+	kv.Database
+	left  int
+	done  bool
+	armed bool
+}
+
+func (f *failing) Transact(ctx context.Context, fn func(kv.Transaction) error) (kv.Commit, error) {
+	if f.left == 0 && (!f.done || f.armed) {
+		f.done, f.armed = true, false
+		return kv.Commit{}, errCrash
+	}
+	f.left--
+	return f.Database.Transact(ctx, fn)
+}

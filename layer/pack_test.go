@@ -282,3 +282,40 @@ func TestExpiryDuringPack(t *testing.T) {
 	require.NoError(t, f.CommitPack(f.ctx, p))
 	f.healthy()
 }
+
+// Records of a stream that somebody else has open are never put into its index: a pack is refused, an adoption drops them.
+func TestForeignStreams(t *testing.T) {
+	f := newFixture(t)
+	f.open(1)
+	f.open(3)
+	third := f.register(3)
+	require.ErrorIs(t, f.CommitPack(f.ctx, packOf(f, 1, 2, f.prepare("o"), entry(f.ids[1], 0, 10, "o"))), ErrStaleStream)
+	require.NoError(t, f.FenceSelf(f.ctx, third))
+	require.NoError(t, f.Adopt(f.ctx, f.node, Adoption{
+		Dead: third, Seq: 1, Next: 2, Object: ObjectMeta{Object: "s1", Kind: AdoptedSegment}, Entries: []ObjectEntry{entry(f.ids[1], 0, 10, "s1")}, At: epochTime,
+	}))
+	require.Equal(t, []string{"s1"}, f.doomed())
+	end, err := f.DurableEnd(f.ctx, f.ids[1])
+	require.NoError(t, err)
+	require.Zero(t, end)
+	f.healthy()
+}
+
+// States of producers grow by what each segment or pack says of them.
+func TestProducerStatesAreMerged(t *testing.T) {
+	f := newFixture(t)
+	f.open(0)
+	s := f.ids[0]
+	var want []ProducerBatch
+	for i := range int64(7) {
+		batch := ProducerBatch{FirstSeq: i, LastSeq: i, Base: i, Last: i}
+		want = append(want, batch)
+		p := packOf(f, i+1, i+2, f.prepare(fmt.Sprint("o", i)), entry(s, i, i+1, fmt.Sprint("o", i)))
+		p.Producers = []ProducerState{producer(s, 7, 0, batch)}
+		require.NoError(t, f.CommitPack(f.ctx, p))
+	}
+	states, err := f.Producers(f.ctx, s)
+	require.NoError(t, err)
+	require.Equal(t, []ProducerState{producer(s, 7, 0, want[2:]...)}, states)
+	f.healthy()
+}

@@ -33,7 +33,7 @@ func seeds(t *testing.T, n int) []uint64 {
 // Random commands of three nodes, their former selves and their recoverers, one at a time, with faults: after each, every invariant holds, and a view equals the
 // rows. At the end every acknowledged record is where it was put.
 func TestRandomCommands(t *testing.T) {
-	for _, seed := range seeds(t, 6) {
+	for _, seed := range seeds(t, 3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Logf("replay with VARVE_SEED=%d", seed)
 			random := rand.New(rand.NewPCG(seed, 1))
@@ -75,7 +75,7 @@ func TestRandomCommands(t *testing.T) {
 
 // The same by all nodes at once.
 func TestRandomCommandsAtOnce(t *testing.T) {
-	for _, seed := range seeds(t, 3) {
+	for _, seed := range seeds(t, 2) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Logf("replay with VARVE_SEED=%d, though the order of commands will differ", seed)
 			db := kvtest.OpenFaulty(t, seed)

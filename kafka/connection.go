@@ -47,6 +47,7 @@ func (c *connection) serve() {
 		c.write()
 	})
 	err := c.read()
+	c.server.logEnd(c.peer, err)
 	close(c.queue)
 	if errors.Is(err, errStopping) {
 		<-writer // answers what is being worked on
@@ -55,7 +56,6 @@ func (c *connection) serve() {
 	_ = c.conn.Close() // wakes the writer; what was answered is sent already
 	<-writer
 	c.workers.Wait()
-	c.server.logEnd(c.peer, err)
 }
 
 // errStopping ends the reader when the server stops.

@@ -100,7 +100,7 @@ func (w *sseWriter) event(k chunk) error {
 	if err != nil {
 		return err
 	}
-	w.buffer.WriteString("event: control\ndata: ")
+	w.buffer.WriteString("event: control\ndata:")
 	w.buffer.Write(line)
 	w.buffer.WriteString("\n\n")
 	return w.flush()
@@ -111,14 +111,17 @@ func (w *sseWriter) data(k chunk) {
 	body := k.body(w.isJSON)
 	w.server.metrics.bytesOut.Add(float64(len(body)))
 	if !w.text {
-		w.buffer.WriteString("data: ")
+		w.buffer.WriteString("data:")
 		w.buffer.WriteString(base64.StdEncoding.EncodeToString(body))
 		w.buffer.WriteString("\n\n")
 		return
 	}
 	// A line break of any kind ends a line of an event, so each line gets its own field.
 	for _, line := range splitLines(body) {
-		w.buffer.WriteString("data: ")
+		w.buffer.WriteString("data:")
+		if len(line) > 0 && line[0] == ' ' {
+			w.buffer.WriteByte(' ') // readers drop one space after the colon
+		}
 		w.buffer.Write(line)
 		w.buffer.WriteByte('\n')
 	}

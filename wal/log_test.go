@@ -161,10 +161,10 @@ func TestNumbersStayBelowFirstLivePlusBound(t *testing.T) {
 
 func TestInlineBudgetBoundsWhatLiesInTheLayer(t *testing.T) {
 	h := newHarness(t, layer.FenceBoth, func(o *Options) { o.InlineBudget, o.SegmentBytes = 2500, 1 })
-	for range 3 {
+	for i := range 3 {
 		h.append(1000, 11)
+		h.wait("acknowledged", func() bool { return h.acknowledged() == i+1 })
 	}
-	h.wait("acknowledged", func() bool { return h.acknowledged() == 3 })
 	placed := func() (inline []bool) {
 		for _, s := range h.log.Acknowledged() {
 			inline = append(inline, s.Inline)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/varvedb/varve/layer/kv"
@@ -30,7 +31,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock by which transactions grow old; nil means time.Now.
 	Now func() time.Time
-	// CacheSize is the size of the block cache, bytes; 0 means 64 MiB (1 MiB in memory).
+	// CacheSize is the size of the block cache, bytes; 0 means 64 MiB (8 MiB in memory).
 	CacheSize int64
 	// MemTableSize is how much is written before Pebble flushes it, bytes; 0 means 16 MiB.
 	MemTableSize uint64
@@ -58,7 +59,7 @@ func (o Options) withDefaults() Options {
 	if o.CacheSize == 0 {
 		o.CacheSize = 64 << 20
 		if o.InMemory {
-			o.CacheSize = 1 << 20
+			o.CacheSize = 8 << 20
 		}
 	}
 	if o.MemTableSize == 0 {
@@ -133,7 +134,7 @@ func lockDirectory(dir string, options Options) (*pebble.Lock, error) {
 }
 
 func pebbleOptions(o Options, lock *pebble.Lock) *pebble.Options {
-	return &pebble.Options{
+	p := &pebble.Options{
 		FS:                 o.FS,
 		Lock:               lock,
 		DisableWAL:         o.InMemory,
@@ -142,6 +143,11 @@ func pebbleOptions(o Options, lock *pebble.Lock) *pebble.Options {
 		FormatMajorVersion: pebble.FormatNewest,
 		Logger:             pebbleLogger{o.Logger},
 	}
+	for i := range p.Levels {
+		// Most commands look for rows that are not there yet.
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	return p
 }
 
 // storedVersion is the newest commit version on disk; 1 in a new database.

@@ -336,6 +336,9 @@ func (r *recoverer) takeInline(ctx context.Context, run []layer.InlineSegment) e
 		size += int64(len(s.Data))
 	}
 	next := run[len(run)-1].Seq + 1
+	if len(entries) == 0 {
+		return r.adopt(ctx, layer.ObjectMeta{}, next, nil, producers, size, "inline")
+	}
 	for {
 		meta, index, err := r.writeRun(ctx, entries)
 		if err != nil {

@@ -13,19 +13,20 @@ import (
 // Cluster is the name of the cluster.
 func (n *Node) Cluster() string { return n.layer.Cluster() }
 
-// Self is this node's row as it registered, or as the view has it since.
+// Self is this node's row as it registered, or as the view has it since; before that it has only an id.
 func (n *Node) Self() layer.NodeRow {
-	if n.view != nil {
-		if row, ok := n.view.Node(n.ref.ID); ok && row.Epoch == n.ref.Epoch {
-			return row
-		}
+	if !n.built.Load() {
+		return layer.NodeRow{ID: n.options.NodeID}
+	}
+	if row, ok := n.view.Node(n.ref.ID); ok && row.Epoch == n.ref.Epoch {
+		return row
 	}
 	return n.row
 }
 
 // LiveNodes lists the nodes that are not fenced, by id.
 func (n *Node) LiveNodes() []layer.NodeRow {
-	if n.view == nil {
+	if !n.built.Load() {
 		return nil
 	}
 	var live []layer.NodeRow
@@ -51,7 +52,7 @@ func (n *Node) nodesSeen() string {
 
 // Controller is the lease holder, as the view has it: false when there is none that is alive.
 func (n *Node) Controller() (layer.NodeRow, bool) {
-	if n.view == nil {
+	if !n.built.Load() {
 		return layer.NodeRow{}, false
 	}
 	lease, ok := n.view.Lease(layer.CoordinatorLease)
@@ -82,14 +83,14 @@ func (n *Node) Ready() (bool, string) {
 }
 
 func (n *Node) serving() int {
-	if n.sync == nil {
+	if !n.built.Load() {
 		return 0
 	}
 	return n.sync.held.count()
 }
 
 func (n *Node) opening() int {
-	if n.sync == nil {
+	if !n.built.Load() {
 		return 0
 	}
 	return n.sync.pool.size()
@@ -100,12 +101,12 @@ func (n *Node) Status(ctx context.Context) ClusterStatus {
 	state, _ := n.life.get()
 	_, reason := n.Ready()
 	status := ClusterStatus{
-		Cluster: n.Cluster(), Node: n.options.NodeID, Epoch: n.ref.Epoch, State: state.String(), Reason: reason,
-		Serving: n.serving(), Opening: n.opening(), Fence: string(n.walRow.Mode),
+		Cluster: n.Cluster(), Node: n.options.NodeID, State: state.String(), Reason: reason, Serving: n.serving(), Opening: n.opening(),
 	}
-	if n.view == nil {
+	if !n.built.Load() {
 		return status
 	}
+	status.Epoch, status.Fence = n.ref.Epoch, string(n.walRow.Mode)
 	status.Heartbeat = n.pulse.age().Seconds()
 	status.Tables = len(n.view.Tables())
 	if lease, ok := n.view.Lease(layer.CoordinatorLease); ok {
@@ -120,7 +121,7 @@ func (n *Node) Status(ctx context.Context) ClusterStatus {
 
 // NodeStatuses lists every node that ever registered, by id.
 func (n *Node) NodeStatuses(ctx context.Context) []NodeStatus {
-	if n.view == nil {
+	if !n.built.Load() {
 		return nil
 	}
 	beats, beatsErr := n.layer.Heartbeats(ctx)

@@ -250,7 +250,7 @@ func (c *cluster) startAll(n int64) []*member {
 // abandon is the death of a process: nothing is closed, flushed or fenced.
 func (m *member) abandon() {
 	if m.life.advance(StateFailed, fmt.Errorf("abandoned by the test")) {
-		if m.cancel != nil {
+		if m.built.Load() {
 			m.bury()
 		}
 		m.life.finish()

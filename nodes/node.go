@@ -31,10 +31,12 @@ type Node struct {
 	life     *life
 	draining atomic.Bool     // readiness fails though the node still runs
 	leaving  atomic.Bool     // the node fences itself
+	built    atomic.Bool     // the fields that Start sets are there: who was not called by Start looks here first
 	alive    context.Context // the node's own, from Start on; ends with it
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup // every goroutine of the node
 	stopping sync.Once
+	started  chan struct{} // closed when Start returns
 
 	// Set by Start before anything else runs, and not changed.
 	ref       layer.NodeRef
@@ -59,7 +61,7 @@ func New(options Options, store *layer.Store, objectStore objects.Store, logger 
 		return nil, fmt.Errorf("node options: %w", err)
 	}
 	return &Node{
-		options: options, layer: store, store: objectStore, metrics: metrics, life: newLife(), takeovers: newTakeovers(),
+		options: options, layer: store, store: objectStore, metrics: metrics, life: newLife(), started: make(chan struct{}), takeovers: newTakeovers(),
 		logger: logger.With("node", options.NodeID),
 	}, nil
 }
@@ -70,6 +72,7 @@ func (n *Node) Start(ctx context.Context) error {
 	if !n.life.advance(StateStarting, nil) {
 		return fmt.Errorf("node %d was started before", n.options.NodeID)
 	}
+	defer close(n.started)
 	if err := n.start(ctx); err != nil {
 		n.life.advance(StateFailed, err)
 		if n.cancel != nil {

@@ -21,7 +21,7 @@ type producerIDs struct {
 
 // ProducerID gives an id that no producer of the cluster ever had. Errors: ErrUnavailable.
 func (n *Node) ProducerID(ctx context.Context) (int64, error) {
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return 0, err
 	}
 	n.ids.once.Do(func() { n.ids.ids = layer.NewIDs(n.layer, producerCounter, producerBlock) })

@@ -113,20 +113,19 @@ func (n *Node) routed(row layer.StreamRow, err error, table layer.TableRow, buck
 	return &NotLeader{Leader: leader, LeaderEpoch: row.LeaderEpoch, Table: table.Name, Bucket: bucket}
 }
 
-// mayServe refuses requests for streams before the node has started and once it stops.
+// mayServe refuses requests and commands before the node has started and once it stops.
 func (n *Node) mayServe() error {
-	switch state, _ := n.life.get(); state {
-	case StateStarting, StateRunning:
-		return nil
-	default:
+	state, _ := n.life.get()
+	if !n.built.Load() || state != StateStarting && state != StateRunning {
 		return unavailable("node %d is %v", n.options.NodeID, state)
 	}
+	return nil
 }
 
 // Table finds a table by name: in the view, else in the rows, so that one that was just created through another node is found. Errors: ErrUnknownTable,
 // ErrUnavailable.
 func (n *Node) Table(ctx context.Context, name string) (layer.TableRow, error) {
-	if n.view == nil {
+	if !n.built.Load() {
 		return layer.TableRow{}, unavailable("node %d has not started", n.options.NodeID)
 	}
 	if row, ok := n.view.Table(name); ok {
@@ -149,7 +148,7 @@ func (n *Node) Table(ctx context.Context, name string) (layer.TableRow, error) {
 
 // TableByUUID finds a table by its UUID in the view.
 func (n *Node) TableByUUID(id uuid.UUID) (layer.TableRow, bool) {
-	if n.view == nil {
+	if !n.built.Load() {
 		return layer.TableRow{}, false
 	}
 	return n.view.TableByUUID(id)
@@ -157,7 +156,7 @@ func (n *Node) TableByUUID(id uuid.UUID) (layer.TableRow, bool) {
 
 // Tables lists the tables in the view, by name.
 func (n *Node) Tables() []layer.TableRow {
-	if n.view == nil {
+	if !n.built.Load() {
 		return nil
 	}
 	return n.view.Tables()

@@ -41,6 +41,7 @@ func (n *Node) run(ctx context.Context) error {
 		return err
 	}
 	n.engine.Start(alive)
+	n.built.Store(true)
 
 	n.wg.Go(func() { n.watchFence(alive) })
 	n.wg.Go(func() { n.lead(alive) })

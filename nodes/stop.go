@@ -29,13 +29,18 @@ func (n *Node) Drain(ctx context.Context) {
 // take its streams at once. When ctx ends first, what is left is for a recoverer: nothing acknowledged is lost. It may be called more
 // than once, and returns when every goroutine of the node has ended.
 func (n *Node) Stop(ctx context.Context) error {
+	if n.State() == StateNew && n.life.advance(StateStopped, nil) {
+		n.life.finish()
+	}
+	select {
+	case <-n.life.done:
+		return nil
+	case <-n.started:
+	case <-ctx.Done():
+		return fmt.Errorf("node %d is still starting: %w", n.options.NodeID, ctx.Err())
+	}
 	var err error
 	n.stopping.Do(func() {
-		if n.State() == StateNew {
-			n.life.advance(StateStopped, nil)
-			n.life.finish()
-			return
-		}
 		n.Drain(ctx)
 		if n.State() == StateStopping {
 			err = n.shutDown(ctx)
@@ -89,6 +94,7 @@ func (n *Node) fail(what string, err error) {
 	}
 	n.logger.Error("node is fenced or broken: it stops serving", "noticed_by", what, "error", err)
 	go func() { // not in wg: it waits for it; Done waits for this
+		<-n.started // what Start builds is buried whole
 		n.bury()
 		n.life.finish()
 	}()

@@ -30,7 +30,7 @@ func (n *Node) CreateTable(ctx context.Context, create CreateTable) (layer.Table
 	if err := n.checkCreate(create); err != nil {
 		return layer.TableRow{}, err
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return layer.TableRow{}, err
 	}
 	if _, ok := n.view.Table(create.Name); ok {
@@ -102,7 +102,7 @@ func (n *Node) DeleteTable(ctx context.Context, name string) error {
 }
 
 func (n *Node) deleteTable(ctx context.Context, row layer.TableRow, why string) error {
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return err
 	}
 	err := n.layer.DeleteTable(ctx, n.ref, row.ID, uuid.New())
@@ -136,7 +136,7 @@ func (n *Node) AlterTable(ctx context.Context, name string, set map[string]strin
 	if err != nil {
 		return layer.TableRow{}, err
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return layer.TableRow{}, err
 	}
 	row, err = n.layer.AlterTable(ctx, n.ref, row.ID, set, remove, uuid.New())
@@ -160,7 +160,7 @@ func (n *Node) AddBuckets(ctx context.Context, name string, target int, validate
 	if target <= row.Target || target > n.options.MaxBuckets {
 		return layer.TableRow{}, fmt.Errorf("%w: %d, want more than the %d that %q has and at most %d", ErrInvalidBuckets, target, row.Target, name, n.options.MaxBuckets)
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return layer.TableRow{}, err
 	}
 	if validateOnly {
@@ -183,16 +183,6 @@ func (n *Node) growTable(ctx context.Context, row layer.TableRow, target int) (l
 	n.readForward(ctx)
 	n.sync.loop.trigger()
 	return row, nil
-}
-
-// mayCommand refuses commands before they reach the metadata when this node is not in a state to propose any.
-func (n *Node) mayCommand() error {
-	switch state, _ := n.life.get(); state {
-	case StateStarting, StateRunning:
-		return nil
-	default:
-		return unavailable("node %d is %v", n.options.NodeID, state)
-	}
 }
 
 // commandFailed makes what a command failed with retryable, unless the arguments were refused, and ends the node when it was fenced.

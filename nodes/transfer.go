@@ -33,7 +33,7 @@ func (n *Node) transfer(ctx context.Context, stream layer.StreamRow, to int64) (
 	if stream.Leader == to {
 		return layer.TransferRow{}, fmt.Errorf("%w: node %d leads stream %d already", ErrInvalidRequest, to, stream.ID)
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return layer.TransferRow{}, err
 	}
 	row, err := n.layer.BeginTransfer(ctx, n.ref, stream.ID, to, stream.LeaderEpoch, time.Now())
@@ -54,7 +54,7 @@ func (n *Node) CancelTransfer(ctx context.Context, stream int64) error {
 	if !ok {
 		return fmt.Errorf("%w: no transfer of stream %d is pending", ErrInvalidRequest, stream)
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return err
 	}
 	err := n.layer.CancelTransfer(ctx, n.ref, transfer)
@@ -74,7 +74,7 @@ func (n *Node) SetSlots(ctx context.Context, node int64, slots int) error {
 	if slots < 0 {
 		return fmt.Errorf("%w: %d slots", ErrInvalidRequest, slots)
 	}
-	if err := n.mayCommand(); err != nil {
+	if err := n.mayServe(); err != nil {
 		return err
 	}
 	err := n.layer.SetSlots(ctx, node, slots)
@@ -238,7 +238,7 @@ func (n *Node) moveStreams(ctx context.Context, from int64, next func() int64) (
 
 // Transfers lists the pending moves.
 func (n *Node) Transfers(ctx context.Context) ([]TransferStatus, error) {
-	if n.view == nil {
+	if !n.built.Load() {
 		return nil, unavailable("node %d has not started", n.options.NodeID)
 	}
 	var list []TransferStatus

@@ -46,7 +46,8 @@ func (e *Engine) mergeAll(ctx context.Context) error {
 	for _, s := range e.Streams() {
 		found, err := s.mergeRuns(ctx)
 		for _, run := range found {
-			if bytes > 0 && bytes+run.bytes > e.options.MergeObjectBytes {
+			// Two runs of one stream would become one part of an object.
+			if n := len(runs); n > 0 && (bytes+run.bytes > e.options.MergeObjectBytes || runs[n-1].stream == run.stream) {
 				err = errors.Join(err, flush())
 			}
 			runs, bytes = append(runs, run), bytes+run.bytes

@@ -132,11 +132,11 @@ const streamsPerRead = 1000
 // Streams reads the rows of a table's streams, by bucket. Those of a large table are read in several transactions.
 func (s *Store) Streams(ctx context.Context, table int64) ([]StreamRow, error) {
 	var out []StreamRow
-	for {
+	for next := 0; ; next = out[len(out)-1].Bucket + 1 { // a table that is being deleted lacks its first ones
 		var page []StreamRow
 		err := s.read(ctx, fmt.Sprintf("read streams of table %d", table), func(tr kv.ReadTransaction) error {
 			var err error
-			page, err = s.bucketPage(tr, table, len(out), streamsPerRead)
+			page, err = s.bucketPage(tr, table, next, streamsPerRead)
 			return err
 		})
 		if err != nil {

@@ -333,6 +333,31 @@ func TestLayerUnreachable(t *testing.T) {
 			require.Equal(t, 1, h.acknowledged())
 		})
 	})
+	t.Run("both: an answer that is an error is no silence", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h := newHarness(t, layer.FenceBoth, func(o *Options) { objectsOnly(o); o.RetryMin, o.RetryMax = 100*time.Millisecond, time.Second })
+			h.layer.setHooks(func(context.Context, string) error { return layer.ErrCorruptRow }, nil)
+			h.append(100, 11)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.Empty(t, h.told(), "the read is not skipped")
+			h.layer.setHooks(nil, nil)
+			require.NoError(t, h.close())
+			require.Equal(t, 1, h.acknowledged())
+		})
+	})
+	t.Run("both: a database that forgot this life", func(t *testing.T) {
+		for _, size := range []int{100, 100_000} {
+			h := newHarness(t, layer.FenceBoth, nil)
+			h.layer.mu.Lock()
+			delete(h.layer.node, h.node.ID)
+			h.layer.mu.Unlock()
+			h.append(size, 11)
+			<-h.log.Failed()
+			require.ErrorIs(t, h.close(), ErrFenced)
+			require.Zero(t, h.acknowledged())
+		}
+	})
 	t.Run("both: the fence is noticed when it returns", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newHarness(t, layer.FenceBoth, nil)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/varvedb/varve/layer"
@@ -30,10 +32,11 @@ type SweepResult struct {
 // ErrNotDone: the log is not finished, so that nothing of it is garbage yet.
 var ErrNotDone = errors.New("write-ahead log is not done")
 
-// sweepPage is how many keys are listed at once, and how much of the destroy queue is read.
+// sweepPage is how many keys are listed at once, and sweepQueue how much of the destroy queue is read, all that was queued before never.
 const (
 	sweepPage  = 1000
-	sweepQueue = 100_000
+	sweepQueue = 10_000
+	never      = 100 * 365 * 24 * time.Hour
 )
 
 // Sweep deletes what late requests of a dead writer left in the store: segments at or after the seal, which were never acknowledged, and
@@ -72,20 +75,17 @@ func (s *sweeper) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, info := range page {
-			garbage, err := s.isGarbage(ctx, info.Key)
-			if err != nil {
-				return err
-			}
-			if !garbage {
-				s.result.Kept++
-				continue
-			}
-			if err := s.Store.Delete(ctx, info.Key); err != nil {
+		garbage, err := s.garbage(ctx, page)
+		if err != nil {
+			return err
+		}
+		s.result.Kept += len(page) - len(garbage)
+		for _, key := range garbage {
+			if err := s.Store.Delete(ctx, key); err != nil {
 				return err
 			}
 			s.result.Deleted++
-			s.Logger.Info("deleted a segment that a dead writer left", "node", s.Node, "object", info.Key)
+			s.Logger.Info("deleted a segment that a dead writer left", "node", s.Node, "object", key)
 		}
 		if len(page) < sweepPage {
 			return nil
@@ -94,60 +94,80 @@ func (s *sweeper) run(ctx context.Context) error {
 	}
 }
 
-func (s *sweeper) isGarbage(ctx context.Context, key string) (bool, error) {
+// garbage picks the keys that may be deleted.
+func (s *sweeper) garbage(ctx context.Context, page []objects.Info) (keys []string, err error) {
+	freed := map[string]bool{} // known to be elsewhere, but perhaps still read, until the destroy queue says
+	for _, info := range page {
+		object, seq, err := s.unreferenced(ctx, info.Key)
+		if err != nil {
+			return nil, err
+		}
+		if object == nil {
+			continue
+		}
+		if seq >= *s.row.SealedAt {
+			keys = append(keys, info.Key)
+			continue
+		}
+		elsewhere, err := s.isElsewhere(ctx, info.Key, object.Parts)
+		if err != nil {
+			return nil, err
+		}
+		if elsewhere {
+			freed[info.Key] = true
+		}
+	}
+	if len(freed) == 0 {
+		return keys, nil
+	}
+	// The queue is read after the references were seen to be gone: whoever removed one queued the object in the same transaction.
+	queue, err := s.Layer.DestroyQueue(ctx, sweepQueue, time.Now().Add(never))
+	if err != nil || len(queue) == sweepQueue { // too long to know; there will be another sweep
+		return keys, err
+	}
+	for _, d := range queue {
+		delete(freed, d.Object)
+	}
+	return append(keys, slices.Sorted(maps.Keys(freed))...), nil
+}
+
+// unreferenced reads the tail of a segment of this log that the index does not refer to. It gives no object for everything else.
+func (s *sweeper) unreferenced(ctx context.Context, key string) (*segment.Object, int64, error) {
 	seq, ok := parseSeq(s.prefix, key)
 	if !ok {
 		s.Logger.Warn("an object among segments is none", "node", s.Node, "object", key)
-		return false, nil
+		return nil, 0, nil
 	}
 	if _, referenced, err := s.Layer.ObjectMeta(ctx, key); err != nil || referenced {
-		return false, err
+		return nil, 0, err
 	}
 	object, err := ReadTail(ctx, s.Store, key)
 	switch {
 	case errors.Is(err, objects.ErrNotFound):
-		return false, nil
+		return nil, 0, nil
 	case errors.Is(err, segment.ErrCorrupt):
 		s.Logger.Warn("a damaged object among segments is left for an operator", "node", s.Node, "object", key, "error", err)
-		return false, nil
+		return nil, 0, nil
 	case err != nil:
-		return false, err
+		return nil, 0, err
+	case object.Header != logHeader(segment.KindSegment, s.Cluster, s.row, s.Node, seq):
+		return nil, 0, nil // a seal, or not of this log
 	}
-	if object.Header != logHeader(segment.KindSegment, s.Cluster, s.row, s.Node, seq) {
-		return false, nil // a seal, or not of this log
-	}
-	if seq >= *s.row.SealedAt {
-		return true, nil
-	}
-	// The queue is read after the reference was seen to be gone: whoever removed it queued the object in the same transaction.
-	if doomed, err := s.isDoomed(ctx, key); err != nil || doomed {
-		return false, err
-	}
-	for _, p := range object.Parts {
-		if elsewhere, err := s.isElsewhere(ctx, key, p); err != nil || !elsewhere {
+	return object, seq, nil
+}
+
+// isElsewhere tells whether every record of an object was trimmed or lies in other objects.
+func (s *sweeper) isElsewhere(ctx context.Context, key string, parts []segment.Part) (bool, error) {
+	for _, p := range parts {
+		if elsewhere, err := s.isPartElsewhere(ctx, key, p); err != nil || !elsewhere {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// isDoomed tells whether the object waits to be destroyed. A queue that is too long to read counts as holding it.
-func (s *sweeper) isDoomed(ctx context.Context, key string) (bool, error) {
-	const never = 100 * 365 * 24 * time.Hour
-	queue, err := s.Layer.DestroyQueue(ctx, sweepQueue, time.Now().Add(never))
-	if err != nil || len(queue) == sweepQueue {
-		return true, err
-	}
-	for _, d := range queue {
-		if d.Object == key {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-// isElsewhere tells whether every record of a part was trimmed or lies in other objects. A stream that is unknown shows nothing.
-func (s *sweeper) isElsewhere(ctx context.Context, key string, p segment.Part) (bool, error) {
+// isPartElsewhere tells whether every record of a part was trimmed or lies in other objects. A stream that is unknown shows nothing.
+func (s *sweeper) isPartElsewhere(ctx context.Context, key string, p segment.Part) (bool, error) {
 	stream, err := s.Layer.Stream(ctx, p.Stream)
 	if errors.Is(err, layer.ErrStreamNotFound) {
 		return false, nil

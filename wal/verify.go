@@ -55,11 +55,14 @@ func (l *Log) verifyAll() {
 			}
 			l.o.Metrics.retries.WithLabelValues("verify").Inc()
 			l.o.Logger.Warn("node row cannot be verified", "node", l.o.Node, "mode", l.o.Row.Mode, "segment", put[0].seq, "error", err)
-			l.mu.Lock()
-			l.layerFailed()
-			l.mu.Unlock()
+			skip = l.o.Row.Mode == layer.FenceBoth && unreachable(err)
+			if unreachable(err) {
+				l.mu.Lock()
+				l.layerFailed()
+				l.mu.Unlock()
+			}
 		}
-		if l.o.Row.Mode == layer.FenceBoth {
+		if skip {
 			// The conditional put fences by itself: no recoverer has put a seal there, so every recoverer will take the segment.
 			l.o.Metrics.skipped.Add(float64(len(put)))
 			l.land(put...)
@@ -107,7 +110,7 @@ func (l *Log) probe() {
 			l.fail(err)
 			return
 		}
-		if err == nil {
+		if err == nil || !unreachable(err) {
 			l.mu.Lock()
 			l.layerDown = false
 			l.mu.Unlock()

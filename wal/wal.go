@@ -43,7 +43,7 @@ var (
 type FencedError struct {
 	Node layer.NodeRef
 	Seq  int64 // the segment that was refused
-	Err  error // layer.ErrFenced, layer.ErrReplaced, layer.ErrWALSealed, or what was found in the object store
+	Err  error // layer.ErrFenced, ErrReplaced, ErrWALSealed or ErrNodeNotFound, or what was found in the object store
 }
 
 // Error names node, segment and reason.

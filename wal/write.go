@@ -95,9 +95,10 @@ func (l *Log) replace(f *flight, inline bool, err error) bool {
 		f.inline = false
 		l.inlineBytes -= f.size
 	}
-	if errors.Is(err, kv.ErrTransactionTooLarge) || errors.Is(err, layer.ErrInvalid) {
+	switch {
+	case errors.Is(err, kv.ErrTransactionTooLarge) || errors.Is(err, layer.ErrInvalid):
 		f.noInline = true
-	} else {
+	case unreachable(err):
 		l.layerFailed()
 	}
 	return false
@@ -133,10 +134,18 @@ func (l *Log) putInline(f *flight) error {
 
 // fenced makes a FencedError of an answer that says so.
 func (l *Log) fenced(seq int64, err error) error {
-	if errors.Is(err, layer.ErrFenced) || errors.Is(err, layer.ErrReplaced) || errors.Is(err, layer.ErrWALSealed) {
-		return &FencedError{Node: l.o.Node, Seq: seq, Err: err}
+	// A row that is missing is that of a database which forgot this life, so that nobody would recover it.
+	for _, fence := range []error{layer.ErrFenced, layer.ErrReplaced, layer.ErrWALSealed, layer.ErrNodeNotFound} {
+		if errors.Is(err, fence) {
+			return &FencedError{Node: l.o.Node, Seq: seq, Err: err}
+		}
 	}
 	return err
+}
+
+// unreachable tells whether the layer did not answer, as opposed to an answer that is an error.
+func unreachable(err error) bool {
+	return kv.Retryable(err) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // putObject is rule 3. In mode layer there are no seals, and a put over the own bytes does no harm.

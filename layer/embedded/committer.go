@@ -56,15 +56,15 @@ type group struct {
 }
 
 func (c *committer) start() {
-	c.done.Add(2)
-	go func() {
-		defer c.done.Done()
-		pprof.Do(context.Background(), pprof.Labels("goroutine", "embedded-sequencer"), func(context.Context) { c.sequence() })
-	}()
-	go func() {
-		defer c.done.Done()
-		pprof.Do(context.Background(), pprof.Labels("goroutine", "embedded-syncer"), func(context.Context) { c.sync() })
-	}()
+	c.run("embedded-sequencer", c.sequence)
+	c.run("embedded-syncer", c.sync)
+}
+
+// run starts a goroutine that stop waits for. It ends with the queue, not with a context; this one only carries the label.
+func (c *committer) run(name string, do func()) {
+	c.done.Go(func() {
+		pprof.Do(context.Background(), pprof.Labels("goroutine", name), func(context.Context) { do() })
+	})
 }
 
 // stop waits for what is queued. Nobody may submit any more.

@@ -63,6 +63,7 @@ type countingFS struct {
 	syncs atomic.Int64
 	fail  atomic.Bool
 	slow  atomic.Int64 // nanoseconds
+	stuck sync.RWMutex // while it is locked, syncs wait
 }
 
 func (c *countingFS) wrap(fs vfs.FS) vfs.FS {
@@ -74,6 +75,8 @@ func (c *countingFS) wrap(fs vfs.FS) vfs.FS {
 		case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
 			c.syncs.Add(1)
 			time.Sleep(time.Duration(c.slow.Load()))
+			c.stuck.RLock()
+			defer c.stuck.RUnlock()
 			if c.fail.Load() {
 				return errors.New("the disk is broken")
 			}

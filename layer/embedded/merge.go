@@ -63,7 +63,10 @@ func (m *mergedRows) next() (row kv.KeyValue, ok bool, err error) {
 				return row, true, nil
 			}
 		case m.more:
-			row = kv.KeyValue{Key: cloneValue(m.key), Value: cloneValue(m.value)}
+			// One allocation for both; neither can grow into the other.
+			n := len(m.key)
+			both := append(append(make([]byte, 0, n+len(m.value)), m.key...), m.value...)
+			row = kv.KeyValue{Key: both[:n:n], Value: both[n:]}
 			return row, true, m.advance(m.stored.next())
 		default:
 			return row, false, nil

@@ -48,7 +48,7 @@ func retryableErrorOfFunction(e *env) {
 }
 
 func retriesUntilContextEnds(e *env) {
-	ctx, cancel := context.WithTimeout(e.ctx, 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(e.ctx, time.Second)
 	defer cancel()
 	runs := 0
 	_, err := e.db.Transact(ctx, func(tx kv.Transaction) error {

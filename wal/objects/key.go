@@ -42,7 +42,7 @@ func ValidatePrefix(prefix string) error {
 
 func checkBytes(key string) error {
 	if len(key) > MaxKey {
-		return fmt.Errorf("%w: %d bytes, at most %d: %.64q...", ErrKey, len(key), MaxKey, key)
+		return fmt.Errorf("%w: %d bytes, at most %d, it begins with %.64q", ErrKey, len(key), MaxKey, key)
 	}
 	for i := range len(key) {
 		if !keyByte(key[i]) {

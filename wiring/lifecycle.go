@@ -18,6 +18,7 @@ import (
 	"github.com/varvedb/varve/http/streams"
 	"github.com/varvedb/varve/kafka"
 	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/nodes"
 	"github.com/varvedb/varve/ops"
 	"github.com/varvedb/varve/wal/objects"
@@ -30,16 +31,17 @@ const closeTimeout = 10 * time.Second
 type process struct {
 	fx.In
 
-	Config  Config
-	Build   ops.Build
-	Logger  *slog.Logger
-	Sockets *listeners
-	Objects objects.Store
-	Layer   *layer.Store
-	Node    *nodes.Node
-	Kafka   *kafka.Server
-	HTTP    *streams.Server
-	Admin   *admin.Server
+	Config   Config
+	Build    ops.Build
+	Logger   *slog.Logger
+	Sockets  *listeners
+	Database kv.Database
+	Objects  objects.Store
+	Layer    *layer.Store
+	Node     *nodes.Node
+	Kafka    *kafka.Server
+	HTTP     *streams.Server
+	Admin    *admin.Server
 }
 
 // server is a listener's protocol.
@@ -106,6 +108,9 @@ func (p process) run(ctx, alive context.Context, out io.Writer) error {
 // start brings the node up. Until the metadata and the object store answer it tries again and says so.
 func (p process) start(ctx context.Context) error {
 	if err := objects.CheckAccess(ctx, p.Objects); err != nil {
+		return err
+	}
+	if err := awaitDatabase(ctx, p.Database); err != nil {
 		return err
 	}
 	if err := p.Layer.EnsureFormat(ctx); err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"go.uber.org/fx"
 
@@ -25,9 +26,7 @@ func MetadataDir(dataDir string) string { return filepath.Join(dataDir, "metadat
 // OpenDatabase opens the engine of the metadata: FoundationDB when a cluster file is given, else the embedded one.
 func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Database, error) {
 	if c.usesFDB() {
-		options := c.FDB
-		options.Logger = logger
-		return fdb.Open(ctx, options)
+		return openFDB(ctx, c.FDB, logger)
 	}
 	if err := os.MkdirAll(MetadataDir(c.Process.DataDir), 0o755); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)
@@ -37,6 +36,39 @@ func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Databa
 		return nil, fmt.Errorf("data directory %s is in use by another process: %w", c.Process.DataDir, err)
 	}
 	return db, err
+}
+
+// foundationDB is the engine of a process, which has one network thread that ends with it.
+type foundationDB struct{ *fdb.Database }
+
+func openFDB(ctx context.Context, options fdb.Options, logger *slog.Logger) (kv.Database, error) {
+	options.Logger = logger
+	db, err := fdb.Open(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	return foundationDB{db}, nil
+}
+
+// Close also stops the network thread: no other database is opened after it.
+func (d foundationDB) Close() error {
+	return errors.Join(d.Database.Close(), fdb.StopNetwork())
+}
+
+// reachable is a database that can tell whether its cluster answers.
+type reachable interface {
+	WaitReachable(ctx context.Context, interval time.Duration) error
+}
+
+// sayEvery is how often a process that waits for its stores says so.
+const sayEvery = 3 * time.Second
+
+// awaitDatabase returns once the database answers, and says every few seconds that it does not.
+func awaitDatabase(ctx context.Context, db kv.Database) error {
+	if r, ok := db.(reachable); ok {
+		return r.WaitReachable(ctx, sayEvery)
+	}
+	return nil
 }
 
 func newDatabase(ctx context.Context, lc fx.Lifecycle, c Config, logger *slog.Logger) (kv.Database, error) {

@@ -64,6 +64,6 @@ $(STATICCHECK):
 	GOBIN=$(BUILD)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 	mv $(BUILD)/bin/staticcheck $@
 
-# An S3 server for tests. Without it (no network, say) the tests that need it are skipped and say so.
+# A real S3 server for tests. Without it (no network, say) the tests that need it are skipped and say so.
 $(VERSITYGW):
-	-GOBIN=$(BUILD)/bin $(GO) install github.com/versity/versitygw/cmd/versitygw@v1.0.18
+	-wal/objects/objectstest/server.sh install

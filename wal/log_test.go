@@ -622,3 +622,27 @@ func TestKeysBeginWithAHashAndAreValid(t *testing.T) {
 	require.True(t, ok)
 	require.EqualValues(t, 10, seq)
 }
+
+// TestLateAnswersAreIgnored: a put that hangs is given up, the segment goes inline, and the put takes effect long after.
+func TestLateAnswersAreIgnored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, layer.FenceBoth, func(o *Options) { o.InlineMax, o.InlineFallback, o.PutTimeout = 1000, 100_000, 3*time.Second })
+		h.store.SetFaults(objectstest.Faults{Ops: map[string]objectstest.Rates{objects.OpPutIfAbsent: {Stall: 1}}})
+		h.append(5000, 11)
+		time.Sleep(3*time.Second + time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, 1, h.acknowledged())
+		s := h.log.Acknowledged()[0]
+		require.True(t, s.Inline && s.Stored, "its object may exist, and is not the segment")
+		h.layer.mu.Lock()
+		body := h.layer.inline[h.node][1]
+		h.layer.mu.Unlock()
+		h.store.Set(s.Key, body)
+		h.store.SetFaults(objectstest.Faults{})
+		h.append(5000, 11)
+		h.dead()
+		_, err := h.recover()
+		require.NoError(t, err)
+		h.requireRecovered()
+	})
+}

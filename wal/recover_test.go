@@ -612,3 +612,46 @@ func TestSweepDeletesOnlyWhatIsKnownToBeGarbage(t *testing.T) {
 	require.True(t, errors.Is(err, layer.ErrWALNotFound))
 	require.Len(t, h.store.Keys(), 10, "nothing is deleted because metadata is missing")
 }
+
+// TestCrashAtEachStepOfTheWriter: the writer dies at each of its calls, before or after the effect. What it had acknowledged is recovered, and
+// at most what it had written beyond (failure case 2).
+func TestCrashAtEachStepOfTheWriter(t *testing.T) {
+	eachMode(t, func(t *testing.T, mode layer.FenceMode) {
+		for _, after := range []bool{false, true} {
+			for nth := int32(1); nth <= 20; nth++ {
+				h := newHarness(t, mode, single)
+				var calls atomic.Int32
+				crashed := make(chan struct{})
+				die := func(ctx context.Context) error {
+					if n := calls.Add(1); n < nth {
+						return nil
+					} else if n == nth {
+						close(crashed)
+					}
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				layerHook := func(ctx context.Context, _ string) error { return die(ctx) }
+				storeHook := func(ctx context.Context, _, _ string) error { return die(ctx) }
+				if after {
+					h.layer.setHooks(nil, layerHook)
+					h.store.After(storeHook)
+				} else {
+					h.layer.setHooks(layerHook, nil)
+					h.store.Before(storeHook)
+				}
+				h.appendMixed(20, mixed)
+				<-crashed
+				h.abandon()
+				h.layer.setHooks(nil, nil)
+				h.store.Before(nil)
+				h.store.After(nil)
+				require.Less(t, h.acknowledged(), 20)
+				h.layer.fence(h.node)
+				_, err := h.recover()
+				require.NoError(t, err)
+				h.requireRecovered()
+			}
+		}
+	})
+}

@@ -81,6 +81,7 @@ func (n *Node) detect(ctx context.Context, t *tenure, d *detector) error {
 		if err := n.fence(ctx, t, v); err != nil {
 			return err
 		}
+		n.readForward(ctx)
 	}
 	return nil
 }
@@ -88,6 +89,8 @@ func (n *Node) detect(ctx context.Context, t *tenure, d *detector) error {
 // fence ends a node that was judged dead. A node that moved in the meantime is left alone.
 func (n *Node) fence(ctx context.Context, t *tenure, v verdict) error {
 	n.logger.Warn("node is dead: it gave no sign of life", "dead", v.node.String(), "count", v.count, "own_heartbeats", v.missed, "silent", v.silent.Round(time.Millisecond), "lease_epoch", t.lease.Epoch)
+	n.takeovers.fencing.Lock()
+	defer n.takeovers.fencing.Unlock()
 	err := n.layer.FenceNode(ctx, t.lease, v.node, v.count)
 	switch {
 	case errors.Is(err, layer.ErrHeartbeatMoved), errors.Is(err, layer.ErrNodeNotFound):
@@ -98,6 +101,5 @@ func (n *Node) fence(ctx context.Context, t *tenure, v verdict) error {
 	}
 	n.metrics.Fenced.Inc()
 	n.logger.Warn("node fenced", "dead", v.node.String(), "count", v.count, "lease_epoch", t.lease.Epoch)
-	n.readForward(ctx)
 	return nil
 }

@@ -140,9 +140,9 @@ type member struct {
 // quick are options by which a failover takes a second.
 func quick() Options {
 	o := DefaultOptions()
-	o.HeartbeatInterval = 40 * time.Millisecond
-	o.NodeTimeout = 240 * time.Millisecond
-	o.LeaseTTL = 200 * time.Millisecond
+	o.HeartbeatInterval = 50 * time.Millisecond
+	o.NodeTimeout = 500 * time.Millisecond
+	o.LeaseTTL = 400 * time.Millisecond
 	o.DetectorInterval = 20 * time.Millisecond
 	o.CoordinatorTick = 100 * time.Millisecond
 	o.LifecycleInterval = 100 * time.Millisecond
@@ -249,6 +249,9 @@ func (c *cluster) startAll(n int64) []*member {
 
 // abandon is the death of a process: nothing is closed, flushed or fenced.
 func (m *member) abandon() {
+	if m.built.Load() {
+		m.cancel() // first, so that the sync task finds nothing to close
+	}
 	if m.life.advance(StateFailed, fmt.Errorf("abandoned by the test")) {
 		if m.built.Load() {
 			m.bury()

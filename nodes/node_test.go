@@ -207,7 +207,7 @@ func TestNodeThatNeverStartedStops(t *testing.T) {
 func TestManyStreamsOpenAtStart(t *testing.T) {
 	c := newCluster(t)
 	c.options.SyncInterval = 10 * time.Second
-	const tables, buckets = 4, 500
+	const tables, buckets = 4, 250
 	n := c.start(1)
 	for i := range tables {
 		_, err := n.CreateTable(c.ctx(), CreateTable{Name: fmt.Sprintf("t%d", i), Buckets: buckets})
@@ -232,7 +232,7 @@ func TestManyStreamsOpenAtStart(t *testing.T) {
 func TestPartitionsOfOthersAreListed(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(2)
-	const buckets = 700 // several reads
+	const buckets = 400
 	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
 	require.NoError(t, err)
 	for _, m := range nodes {

@@ -66,6 +66,11 @@ func TestLogTellsTheStoryOfAFailover(t *testing.T) {
 		{"takeover done", map[string]any{"dead": "2@1", "streams": 2.0}},
 		{"streams placed", map[string]any{"from": 2.0, "streams": 2.0, "lease_epoch": 1.0}},
 	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(s.text.String())
+		}
+	})
 	c.eventually("the story is complete", func() bool {
 		next := 0
 		for _, line := range s.lines(t) {

@@ -30,6 +30,9 @@ var errHeld = errors.New("stream is still open by another node")
 
 // step is the step of the sync loop: it looks, and leaves the work to the pool.
 func (s *syncTask) step(ctx context.Context) error {
+	if s.node.State() == StateFailed {
+		return nil // it closes nothing
+	}
 	led := s.node.view.Led()
 	known := make(map[int64]struct{}, len(led))
 	for _, row := range led {

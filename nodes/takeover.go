@@ -16,6 +16,10 @@ import (
 // takeovers makes sure that this node recovers a dead node epoch once at a time, whoever asks: the restart, the sync task, the lease
 // holder's loop. Other nodes may recover the same one at the same time; the layer's conditions make that harmless.
 type takeovers struct {
+	// fencing is held while a node is being fenced and until that is logged: the view can show a fence before the command has returned, and
+	// the log is to tell the story in order.
+	fencing sync.Mutex
+
 	mu      sync.Mutex // guards what follows
 	running map[layer.NodeRef]*attempt
 	failed  map[layer.NodeRef]time.Time // when the last attempt failed
@@ -141,7 +145,9 @@ func (n *Node) beginTakeover(dead layer.NodeRef) {
 }
 
 func (n *Node) recoverNode(ctx context.Context, dead layer.NodeRef) error {
+	n.takeovers.fencing.Lock()
 	began := time.Now()
+	n.takeovers.fencing.Unlock()
 	n.logger.Info("takeover begins", "dead", dead.String())
 	found, err := wal.Recover(ctx, wal.RecoverOptions{Layer: n.layer, Store: n.store, Cluster: n.layer.Cluster(), By: n.ref, Dead: dead, Logger: n.logger, Metrics: n.metrics.WAL})
 	n.metrics.Takeovers.WithLabelValues(result(err)).Inc()

@@ -184,3 +184,6 @@ func makeBatchOf(n, size int, id int64, epoch int16, seq int32) batch.Batch {
 	}
 	return b
 }
+
+// row is that of a stream that was just opened.
+func row(id int64) layer.StreamRow { return layer.StreamRow{ID: id, Table: 3, Epoch: 4} }

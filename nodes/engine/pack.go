@@ -23,7 +23,8 @@ type packer struct {
 func (e *Engine) gathered(bytes int64) {
 	total := e.unpacked.Add(bytes)
 	e.metrics.UnpackedBytes.Set(float64(total))
-	if before := total - bytes; before == 0 || (before < e.options.PackBytes && total >= e.options.PackBytes) {
+	// Below zero when a pack took bytes that were not yet counted: segments are listed before their appends are answered.
+	if before := total - bytes; before <= 0 || (before < e.options.PackBytes && total >= e.options.PackBytes) {
 		e.pokePacker()
 	}
 }

@@ -143,7 +143,8 @@ func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.
 func (e *Engine) commitPack(ctx context.Context, p layer.Pack) error {
 	final := func(err error) bool {
 		return errors.Is(err, layer.ErrNotPrepared) || errors.Is(err, layer.ErrWALMoved) || errors.Is(err, layer.ErrWALSealed) ||
-			errors.Is(err, layer.ErrGap) || errors.Is(err, layer.ErrStraddles) || errors.Is(err, layer.ErrInvalid)
+			errors.Is(err, layer.ErrGap) || errors.Is(err, layer.ErrStraddles) || errors.Is(err, layer.ErrInvalid) ||
+			errors.Is(err, layer.ErrStaleStream) || errors.Is(err, layer.ErrStreamEnded) || errors.Is(err, layer.ErrCorruptRow)
 	}
 	err := e.retry(ctx, "commit pack", final, func(ctx context.Context) error {
 		err := e.layer.CommitPack(ctx, p)

@@ -111,11 +111,12 @@ func (c *cursor) release(e *Engine) {
 // still has room for.
 func (c *cursor) block(ctx context.Context, s *Stream, entry layer.ObjectEntry, blocks []segment.Block, i int, want int) ([]byte, error) {
 	e := s.engine
-	held := c.pop(e, entry.Object, blocks[i])
+	held := c.advance(e, entry.Object, blocks[i])
 	var own *fetch // started before anything ahead of it
 	if held == nil {
 		held = e.demand(entry.Object, blocks[i])
 		own = held.fetch
+		c.hold(e, held)
 	}
 	if c.plan < blocks[i].End {
 		c.plan = blocks[i].End
@@ -136,32 +137,41 @@ func (e *Engine) demand(object string, b segment.Block) *aheadBlock {
 	data, f, mine := e.blocks.begin(blockKey{object, b.Pos}, b.Len)
 	if f == nil {
 		e.metrics.blockHit.Inc()
-		return &aheadBlock{data: data}
+		return &aheadBlock{object: object, block: b, data: data}
 	}
 	e.metrics.blockMiss.Inc()
 	if mine {
 		e.startFetch(object, []segment.Block{b}, []*fetch{f})
 	}
-	return &aheadBlock{fetch: f}
+	return &aheadBlock{object: object, block: b, fetch: f}
 }
 
-// pop takes the block off what was fetched ahead, with everything that was to come before it.
-func (c *cursor) pop(e *Engine, object string, b segment.Block) *aheadBlock {
+// advance gives the block if it was fetched ahead, and gives up what was to come before it. The block itself stays until the reader has
+// passed it: a read may end within it.
+func (c *cursor) advance(e *Engine, object string, b segment.Block) *aheadBlock {
 	for i, a := range c.ahead {
 		if a.block.Pos == b.Pos && a.object == object {
-			var freed int64
-			for _, passed := range c.ahead[:i+1] {
-				freed += passed.block.Len
+			var passed int64
+			for _, p := range c.ahead[:i] {
+				passed += p.block.Len
 			}
-			c.ahead = c.ahead[i+1:]
-			c.bytes -= freed
-			e.ahead.give(freed)
+			c.ahead = c.ahead[i:]
+			c.bytes -= passed
+			e.ahead.give(passed)
 			e.metrics.aheadHit.Inc()
 			return a
 		}
 	}
 	c.release(e)
 	return nil
+}
+
+// hold keeps a block that the reader is in, if the budget allows.
+func (c *cursor) hold(e *Engine, a *aheadBlock) {
+	if e.ahead.take(a.block.Len) {
+		c.ahead = append(c.ahead, a)
+		c.bytes += a.block.Len
+	}
 }
 
 // planAhead starts fetches until window bytes are ahead of the reader. It waits for nothing: where an index is not yet known it asks for it

@@ -97,8 +97,8 @@ func (s *Stream) Ended() (int64, bool) {
 	return s.ended, s.ended != none
 }
 
-// Open tells whether the stream takes appends: nil, ErrNotOpen, ErrFenced or an *EndedError.
-func (s *Stream) Open() error {
+// Accepts tells whether the stream takes appends: nil, or the error that an append would get.
+func (s *Stream) Accepts() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.refusal()

@@ -20,12 +20,12 @@ import (
 // VARVE_TEST_SEED replays a schedule, VARVE_TEST_STEPS makes it longer.
 func TestChaos(t *testing.T) {
 	seed := setting("VARVE_TEST_SEED", time.Now().UnixNano())
-	steps := setting("VARVE_TEST_STEPS", 12)
+	steps := setting("VARVE_TEST_STEPS", 8)
 	t.Logf("VARVE_TEST_SEED=%d VARVE_TEST_STEPS=%d", seed, steps)
 	random := rand.New(rand.NewPCG(uint64(seed), 1))
 
 	c := newCluster(t)
-	c.store.SetFaults(objectstest.Faults{Seed: seed, All: objectstest.Rates{Delay: 2 * time.Millisecond, Err: 0.01, ErrAfter: 0.01}})
+	c.store.SetFaults(objectstest.Faults{Seed: seed, All: objectstest.Rates{Delay: 2 * time.Millisecond, Err: 0.002, ErrAfter: 0.002}})
 	c.startAll(3)
 	const buckets = 5
 	_, err := c.alive()[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})

@@ -70,7 +70,8 @@ func (c *connection) read() error {
 		if err != nil {
 			return c.ending(err)
 		}
-		if err := c.inflight.acquire(c.ctx, size); err != nil {
+		charge, err := c.inflight.acquire(c.ctx, size)
+		if err != nil {
 			return err
 		}
 		frame, err := f.read(size)
@@ -78,7 +79,7 @@ func (c *connection) read() error {
 			return c.ending(err)
 		}
 		c.server.metrics.ReceivedBytes.Add(float64(size + frameSizeBytes))
-		if err := c.start(frame); err != nil {
+		if err := c.start(frame, charge); err != nil {
 			return err
 		}
 	}
@@ -93,13 +94,13 @@ func (c *connection) ending(err error) error {
 }
 
 // start begins to work on the request in frame.
-func (c *connection) start(frame []byte) error {
+func (c *connection) start(frame []byte, charge *charge) error {
 	r, err := c.server.parseRequest(frame)
 	if err != nil && !errors.Is(err, errOtherVersion) {
 		return err
 	}
 	r.peer = c.peer
-	call := &call{request: r, inflight: &c.inflight, bytes: len(frame), done: make(chan struct{}), written: make(chan struct{})}
+	call := &call{request: r, inflight: &c.inflight, charge: charge, done: make(chan struct{}), written: make(chan struct{})}
 	if err != nil {
 		call.reply(r.otherAPIVersion(c.server.apis))
 	} else if err := r.api.handle(c.ctx, c, call); err != nil {
@@ -136,7 +137,7 @@ func (c *connection) write() {
 			}
 		}
 		close(call.written)
-		c.inflight.release(call.bytes)
+		c.inflight.release(call.charge)
 	}
 }
 

@@ -50,17 +50,29 @@ type logBuffer struct {
 	t    testing.TB
 	mu   sync.Mutex
 	text []byte
-	over bool
+	over bool // the test has ended: no more may be logged by it
+
+	muted bool
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.muted {
+		return len(p), nil
+	}
 	b.text = append(b.text, p...)
 	if !b.over {
 		b.t.Logf("%s", p[:len(p)-1])
 	}
 	return len(p), nil
+}
+
+// mute keeps nothing from now on.
+func (b *logBuffer) mute() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.muted = true
 }
 
 func (b *logBuffer) String() string {
@@ -189,6 +201,20 @@ func (w *wire) frame() (correlation int32, body []byte) {
 	_, err = io.ReadFull(w.conn, body)
 	require.NoError(w.t, err)
 	return int32(binary.BigEndian.Uint32(body)), body[4:]
+}
+
+// into reads one response into buffer.
+func (w *wire) into(buffer []byte) []byte {
+	var size [4]byte
+	_, err := io.ReadFull(w.conn, size[:])
+	require.NoError(w.t, err)
+	n := int(binary.BigEndian.Uint32(size[:]))
+	if cap(buffer) < n {
+		buffer = make([]byte, n)
+	}
+	_, err = io.ReadFull(w.conn, buffer[:n])
+	require.NoError(w.t, err)
+	return buffer[:n]
 }
 
 // receive reads the response to a request of that kind and version.

@@ -15,15 +15,21 @@ type inflight struct {
 	freed    chan struct{} // made on demand, closed when something was released
 }
 
+// charge is what one request holds. It is the connection's inflight that guards it.
+type charge struct {
+	bytes    int
+	released bool
+}
+
 // acquire waits for room for a request of so many bytes. One request is always let in, however large.
-func (f *inflight) acquire(ctx context.Context, bytes int) error {
+func (f *inflight) acquire(ctx context.Context, bytes int) (*charge, error) {
 	for {
 		f.mu.Lock()
 		if f.requests == 0 || f.requests < f.maxRequests && f.bytes+bytes <= f.maxBytes {
 			f.requests++
 			f.bytes += bytes
 			f.mu.Unlock()
-			return nil
+			return &charge{bytes: bytes}, nil
 		}
 		if f.freed == nil {
 			f.freed = make(chan struct{})
@@ -33,24 +39,28 @@ func (f *inflight) acquire(ctx context.Context, bytes int) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
 	}
 }
 
-// add counts the bytes of a response from when it exists.
-func (f *inflight) add(bytes int) {
+// add counts the bytes of the request's response from when it exists, unless the connection has let go of the request already.
+func (f *inflight) add(c *charge, bytes int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.bytes += bytes
+	if !c.released {
+		c.bytes += bytes
+		f.bytes += bytes
+	}
 }
 
-// release is the end of a request and its response, of so many bytes together.
-func (f *inflight) release(bytes int) {
+// release is the end of a request and its response.
+func (f *inflight) release(c *charge) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	c.released = true
 	f.requests--
-	f.bytes -= bytes
+	f.bytes -= c.bytes
 	if f.freed != nil {
 		close(f.freed)
 		f.freed = nil

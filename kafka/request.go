@@ -119,7 +119,7 @@ func (r *request) respond(k kmsg.Response) reply {
 type call struct {
 	request  *request
 	inflight *inflight
-	bytes    int // counted in inflight: the frame's, and the reply's once there is one
+	charge   *charge // what it holds: the frame, and the reply once there is one
 	done     chan struct{}
 	finish   func() reply
 	written  chan struct{} // closed when the reply has left, or will never leave
@@ -127,8 +127,7 @@ type call struct {
 
 // reply answers with what is to be sent.
 func (c *call) reply(r reply) {
-	c.inflight.add(r.size())
-	c.bytes += r.size()
+	c.inflight.add(c.charge, r.size())
 	c.answer(func() reply { return r })
 }
 

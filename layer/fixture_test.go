@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,14 +35,14 @@ const (
 type forgetful struct {
 	kv.Database
 	answers answers
-	runs    int // of decisions
+	runs    atomic.Int64 // of decisions
 }
 
 var errLost = errors.New("lost")
 
 func (f *forgetful) Transact(ctx context.Context, fn func(kv.Transaction) error) (kv.Commit, error) {
 	counted := func(tr kv.Transaction) error {
-		f.runs++
+		f.runs.Add(1)
 		return fn(tr)
 	}
 	switch f.answers {

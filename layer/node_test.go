@@ -102,7 +102,6 @@ func TestPutInlineConflictsWithNothing(t *testing.T) {
 		db := &interrupted{Database: f.db, before: other}
 		store, err := New(db, "test")
 		require.NoError(t, err)
-		f.db.runs = 0
 		runs := 0
 		reading := &readCounter{Database: db, runs: &runs}
 		store.db = reading

@@ -465,9 +465,7 @@ func (a *actor) merge(ctx context.Context, p *process) error {
 	old := entries[first:]
 	var chunks []chunk
 	for _, e := range old {
-		for _, c := range a.w.read(e) {
-			chunks = append(chunks, c)
-		}
+		chunks = append(chunks, a.w.read(e)...)
 	}
 	meta, merged, err := a.write(ctx, p.ref, chunks)
 	if err != nil || len(merged) != 1 {

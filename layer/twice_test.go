@@ -243,9 +243,10 @@ func TestCommandsAreSafeToRunTwice(t *testing.T) {
 					c.setup(f)
 				}
 				before := f.dump()
-				f.db.answers, f.db.runs = answers, 0
+				f.db.answers = answers
+				f.db.runs.Store(0)
 				require.NoError(t, c.run(f))
-				require.Positive(t, f.db.runs)
+				require.Positive(t, f.db.runs.Load())
 				f.db.answers = plain
 				done := f.dump()
 				if c.name != "RaiseFormat" {

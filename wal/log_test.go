@@ -646,3 +646,20 @@ func TestLateAnswersAreIgnored(t *testing.T) {
 		h.requireRecovered()
 	})
 }
+
+func TestReserveEndsWithTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHarness(t, layer.FenceBoth, func(o *Options) { o.BacklogBytes = 1000 })
+		h.append(900, 11)
+		waits := make(chan error, 2)
+		for range 2 {
+			go func() { waits <- h.log.Reserve(t.Context(), 900) }()
+		}
+		synctest.Wait()
+		h.layer.fence(h.node)
+		h.append(900, 11)
+		require.ErrorIs(t, <-waits, ErrFenced)
+		require.ErrorIs(t, <-waits, ErrFenced)
+		require.ErrorIs(t, h.close(), ErrFenced)
+	})
+}

@@ -655,3 +655,22 @@ func TestCrashAtEachStepOfTheWriter(t *testing.T) {
 		}
 	})
 }
+
+func TestLongTailsAreReadInTwo(t *testing.T) {
+	var entries []segment.Entry
+	for s := range int64(5000) {
+		entries = append(entries, batch(s, 0, 0, 10))
+	}
+	body, parts := segment.Encode(segment.Header{Kind: segment.KindSegment, Cluster: testCluster}, entries, segment.Options{})
+	store := objectstest.NewFake()
+	store.Set("long", body)
+	object, err := ReadTail(t.Context(), store, "long")
+	require.NoError(t, err)
+	require.Equal(t, parts, object.Parts)
+	require.EqualValues(t, 2, store.Counter(objects.OpGetTail).Calls)
+	_, err = ReadTail(t.Context(), store, "none")
+	require.ErrorIs(t, err, objects.ErrNotFound)
+	store.SetFaults(objectstest.Faults{All: objectstest.Rates{ShortRead: 1}})
+	_, err = ReadTail(t.Context(), store, "long")
+	require.ErrorContains(t, err, "long")
+}

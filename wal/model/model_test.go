@@ -10,7 +10,7 @@ import (
 
 var modeNames = map[int]string{both: "both", store: "store", layer: "layer"}
 
-// TestProtocolHolds visits every state within the bounds. VARVE_MODEL=large widens them; it takes minutes and gigabytes.
+// TestProtocolHolds visits every state within the bounds. VARVE_MODEL=large widens them; it takes minutes.
 func TestProtocolHolds(t *testing.T) {
 	limits := []bounds{{segments: 2, recoverers: 2, late: 1}, {segments: 3, recoverers: 1, late: 1}}
 	if os.Getenv("VARVE_MODEL") == "large" {

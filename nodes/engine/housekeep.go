@@ -21,13 +21,7 @@ func (e *Engine) housekeep(ctx context.Context) error {
 	idle := func(c *cursor) bool { return now.Sub(c.used) > cursorIdle }
 	for _, s := range e.Streams() {
 		s.readers.release(e, idle)
-		var err error
-		if s.unfinishedEnd() {
-			err = s.finishEnd(ctx)
-		}
-		if err == nil {
-			err = s.expireProducers(ctx, now)
-		}
+		err := s.housekeep(ctx, now)
 		if terminal(err) || ctx.Err() != nil {
 			return err
 		}
@@ -36,6 +30,18 @@ func (e *Engine) housekeep(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// housekeep does what one stream needs of the metadata. It gives up soon when that is away: there are other streams, and another round.
+func (s *Stream) housekeep(ctx context.Context, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.engine.options.LookupTimeout)
+	defer cancel()
+	if s.unfinishedEnd() {
+		if err := s.finishEnd(ctx); err != nil {
+			return err
+		}
+	}
+	return s.expireProducers(ctx, now)
 }
 
 // loadProducers makes the table of what the layer knows.
@@ -63,7 +69,9 @@ func (s *Stream) expireProducers(ctx context.Context, now time.Time) error {
 	if empty {
 		return nil
 	}
-	s.engine.packMu.Lock()
+	if !s.engine.packMu.TryLock() {
+		return nil // in the next round
+	}
 	defer s.engine.packMu.Unlock()
 	expired := s.takeExpired(now)
 	var stored []int64

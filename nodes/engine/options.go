@@ -4,27 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/varvedb/varve/ops/settings"
 )
 
 // Options of an engine. Flags, environment and file are generated from the tags. Sizes are bytes. Together they bound the memory of an
 // engine: the log's backlog, BlockCacheBytes, IndexCacheBytes, ReadaheadBytes, about twice PackObjectBytes for each parallel upload,
 // and MergeObjectBytes twice.
 type Options struct {
-	PackBytes       int64         `flag:"pack-bytes" default:"67108864" usage:"bytes in the write-ahead log at which they are packed into data objects"`
+	PackBytes       int64         `flag:"pack-bytes" default:"64MiB" unit:"bytes" usage:"bytes in the write-ahead log at which they are packed into data objects"`
 	PackInterval    time.Duration `flag:"pack-interval" default:"10s" usage:"age at which the write-ahead log is packed however little it holds"`
 	PackSegments    int           `flag:"pack-segments" default:"256" usage:"number of write-ahead log segments at which they are packed"`
-	PackMaxBytes    int64         `flag:"pack-max-bytes" default:"268435456" usage:"the most bytes that one pack takes"`
-	PackObjectBytes int64         `flag:"pack-object-bytes" default:"67108864" usage:"target size of a data object"`
-	PackAloneBytes  int64         `flag:"pack-alone-bytes" default:"8388608" usage:"a stream with at least this much in one pack gets data objects of its own"`
+	PackMaxBytes    int64         `flag:"pack-max-bytes" default:"256MiB" unit:"bytes" usage:"the most bytes that one pack takes"`
+	PackObjectBytes int64         `flag:"pack-object-bytes" default:"64MiB" unit:"bytes" usage:"target size of a data object"`
+	PackAloneBytes  int64         `flag:"pack-alone-bytes" default:"8MiB" unit:"bytes" usage:"a stream with at least this much in one pack gets data objects of its own"`
 	PackParallel    int           `flag:"pack-parallel" default:"4" usage:"data objects that are uploaded at the same time"`
 	PutTimeout      time.Duration `flag:"pack-put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
-	BlockBytes      int           `flag:"block-bytes" default:"1048576" usage:"target size of a block of a data object: the unit of reading and caching"`
+	BlockBytes      int           `flag:"block-bytes" default:"1MiB" unit:"bytes" usage:"target size of a block of a data object: the unit of reading and caching"`
 
-	BlockCacheBytes int64         `flag:"block-cache-bytes" default:"268435456" usage:"memory for blocks of data objects"`
-	IndexCacheBytes int64         `flag:"index-cache-bytes" default:"33554432" usage:"memory for block indexes, and as much again for index entries"`
-	ReadaheadBytes  int64         `flag:"readahead-bytes" default:"134217728" usage:"memory for blocks fetched ahead of sequential readers, all readers together"`
-	ReadaheadWindow int64         `flag:"readahead-window" default:"33554432" usage:"how far ahead of one sequential reader blocks are fetched"`
-	FetchBytes      int64         `flag:"fetch-bytes" default:"4194304" usage:"the most that one ranged read of the object store asks for when it fetches ahead"`
+	BlockCacheBytes int64         `flag:"block-cache-bytes" default:"256MiB" unit:"bytes" usage:"memory for blocks of data objects"`
+	IndexCacheBytes int64         `flag:"index-cache-bytes" default:"32MiB" unit:"bytes" usage:"memory for block indexes, and as much again for index entries"`
+	ReadaheadBytes  int64         `flag:"readahead-bytes" default:"128MiB" unit:"bytes" usage:"memory for blocks fetched ahead of sequential readers, all readers together"`
+	ReadaheadWindow int64         `flag:"readahead-window" default:"32MiB" unit:"bytes" usage:"how far ahead of one sequential reader blocks are fetched"`
+	FetchBytes      int64         `flag:"fetch-bytes" default:"4MiB" unit:"bytes" usage:"the most that one ranged read of the object store asks for when it fetches ahead"`
 	FetchParallel   int           `flag:"fetch-parallel" default:"32" usage:"ranged reads of the object store at the same time"`
 	FetchTimeout    time.Duration `flag:"fetch-timeout" default:"30s" usage:"time that one ranged read may take, retries included"`
 	LookupTimeout   time.Duration `flag:"lookup-timeout" default:"5s" usage:"time that a read waits for the index of a stream; then it is told to try again"`
@@ -36,49 +38,17 @@ type Options struct {
 	HousekeepInterval  time.Duration `flag:"housekeep-interval" default:"10s" usage:"how often idle readahead is freed and producers are looked through"`
 
 	MergeInterval    time.Duration `flag:"merge-interval" default:"30s" usage:"how often small data objects are looked for; 0 merges nothing"`
-	MergeBelowBytes  int64         `flag:"merge-below-bytes" default:"8388608" usage:"what a stream has in one data object is small below this size"`
-	MergeObjectBytes int64         `flag:"merge-object-bytes" default:"67108864" usage:"target size of a merged data object"`
+	MergeBelowBytes  int64         `flag:"merge-below-bytes" default:"8MiB" unit:"bytes" usage:"what a stream has in one data object is small below this size"`
+	MergeObjectBytes int64         `flag:"merge-object-bytes" default:"64MiB" unit:"bytes" usage:"target size of a merged data object"`
 	MergeRun         int           `flag:"merge-run" default:"8" usage:"adjacent small index entries of one stream that make a merge worth while"`
-	MergeRate        int64         `flag:"merge-rate" default:"67108864" usage:"bytes a second that merging may read"`
+	MergeRate        int64         `flag:"merge-rate" default:"64MiB" unit:"bytes" usage:"bytes a second that merging may read"`
 
 	RetryMin time.Duration `flag:"engine-retry-min" default:"50ms" usage:"first pause after the object store or the metadata failed a background step"`
 	RetryMax time.Duration `flag:"engine-retry-max" default:"5s" usage:"longest pause between two tries of a background step"`
 }
 
 // DefaultOptions are the defaults of the tags.
-func DefaultOptions() Options {
-	return Options{
-		PackBytes:          64 << 20,
-		PackInterval:       10 * time.Second,
-		PackSegments:       256,
-		PackMaxBytes:       256 << 20,
-		PackObjectBytes:    64 << 20,
-		PackAloneBytes:     8 << 20,
-		PackParallel:       4,
-		PutTimeout:         time.Minute,
-		BlockBytes:         1 << 20,
-		BlockCacheBytes:    256 << 20,
-		IndexCacheBytes:    32 << 20,
-		ReadaheadBytes:     128 << 20,
-		ReadaheadWindow:    32 << 20,
-		FetchBytes:         4 << 20,
-		FetchParallel:      32,
-		FetchTimeout:       30 * time.Second,
-		LookupTimeout:      5 * time.Second,
-		RetentionInterval:  30 * time.Second,
-		ProducerExpiry:     24 * time.Hour,
-		HTTPProducerExpiry: 7 * 24 * time.Hour,
-		MaxProducers:       100_000,
-		HousekeepInterval:  10 * time.Second,
-		MergeInterval:      30 * time.Second,
-		MergeBelowBytes:    8 << 20,
-		MergeObjectBytes:   64 << 20,
-		MergeRun:           8,
-		MergeRate:          64 << 20,
-		RetryMin:           50 * time.Millisecond,
-		RetryMax:           5 * time.Second,
-	}
-}
+func DefaultOptions() Options { return settings.Default[Options]() }
 
 // Validate names every option that cannot work.
 func (o Options) Validate() error {

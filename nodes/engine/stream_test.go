@@ -1,0 +1,194 @@
+package engine
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/nodes/batch"
+)
+
+func TestEndedStreamStaysEnded(t *testing.T) {
+	w := newWorld(t, 2)
+	l := w.start()
+	s := l.streams[0]
+	want := fill(t, s, 2, 2, 50)
+	last := value(s.ID(), 99, 20)
+	p := &batch.Producer{ID: 5}
+	_, err := s.EndStream(t.Context(), &Append{Batches: []batch.Batch{build(1, p, last)}})
+	require.NoError(t, err)
+	want = append(want, last)
+	for _, how := range []func(){l.crash, func() { l.stop() }} {
+		how()
+		l = w.start()
+		s = l.streams[0]
+		end, ended := s.Ended()
+		require.True(t, ended)
+		require.Equal(t, int64(5), end)
+		requireValues(t, want, s, 0)
+		_, err = s.Append(t.Context(), Append{Batches: []batch.Batch{build(1, nil, last)}})
+		require.ErrorIs(t, err, ErrEnded)
+		r, err := s.EndStream(t.Context(), &Append{Batches: []batch.Batch{build(1, p, last)}})
+		require.NoError(t, err)
+		require.True(t, r.Duplicate)
+	}
+	w.check(t)
+}
+
+// An end whose last append was durable before a crash, and which was not recorded, is recorded by the retry.
+func TestRetryEndsAfterACrashBetween(t *testing.T) {
+	w := newWorld(t, 1)
+	l := w.start()
+	final := func() Append { return Append{Batches: []batch.Batch{build(1, &batch.Producer{ID: 5}, []byte("last"))}} }
+	_, err := l.streams[0].Append(t.Context(), final()) // all that the crash left of EndStream
+	require.NoError(t, err)
+	l.crash()
+	l = w.start()
+	a := final()
+	r, err := l.streams[0].EndStream(t.Context(), &a)
+	require.NoError(t, err)
+	require.True(t, r.Duplicate)
+	end, ended := l.streams[0].Ended()
+	require.True(t, ended)
+	require.Equal(t, int64(1), end)
+}
+
+func TestWriterSequences(t *testing.T) {
+	w := newWorld(t, 1)
+	l := w.start()
+	send := func(seq string) error {
+		records := []batch.Record{{Timestamp: 1, Value: []byte("first")}, {Timestamp: 1, Value: []byte("x"), Headers: []batch.RecordHeader{{Key: WriterSeqHeader, Value: []byte(seq)}}}}
+		if seq == "" {
+			records[1].Headers = nil
+		}
+		b, _, err := batch.Next(batch.Build(records, batch.BuildOptions{}))
+		require.NoError(t, err)
+		_, err = l.streams[0].Append(t.Context(), Append{Batches: []batch.Batch{b}, WriterSeq: seq})
+		return err
+	}
+	require.NoError(t, send("a"))
+	require.NoError(t, send("b"))
+	var refused *WriterSeqError
+	require.ErrorAs(t, send("b"), &refused)
+	require.Equal(t, WriterSeqError{Stream: w.ids[0], Last: "b", Got: "b"}, *refused)
+	require.ErrorIs(t, send("aa"), ErrWriterSeq)
+	l.crash()
+	l = w.start()
+	require.ErrorIs(t, send("b"), ErrWriterSeq, "known after a restart")
+	require.NoError(t, send("b1"))
+	require.NoError(t, send(""))
+	require.ErrorIs(t, send("b1"), ErrWriterSeq, "an append without one changes nothing while the stream is open")
+	require.Equal(t, int64(8), l.streams[0].End())
+}
+
+// A stream whose table is deleted is forgotten; what the log still has of it keeps nobody from packing.
+func TestDeletedTable(t *testing.T) {
+	w := newWorld(t, 1)
+	l := w.start()
+	_, rows, err := w.layer.CreateTable(t.Context(), l.ref, layer.CreateTable{
+		Name: "short-lived", UUID: uuid.New(), Kind: layer.LogTable, Buckets: 2, Leaders: []int64{1, 1}, RequestID: uuid.New(), At: time.Now()})
+	require.NoError(t, err)
+	for _, row := range rows {
+		s := l.open(row.ID)
+		fill(t, s, 2, 2, 50)
+	}
+	want := fill(t, l.streams[0], 2, 2, 50)
+	require.NoError(t, w.layer.DeleteTable(t.Context(), l.ref, rows[0].Table, uuid.New()))
+	l.engine.Forget(l.engine.Stream(rows[0].ID)) // the other one has not been noticed yet
+	l.pack()
+	requireValues(t, want, l.streams[0], 0)
+	require.NoError(t, l.engine.Err())
+	_, err = l.engine.Stream(rows[1].ID).Trim(t.Context(), 1)
+	require.ErrorIs(t, err, ErrNotOpen)
+	w.check(t)
+}
+
+func TestOpenTwice(t *testing.T) {
+	u := newUnit(t)
+	again, err := u.engine.Open(t.Context(), row(7))
+	require.NoError(t, err)
+	require.Same(t, u.stream, again)
+	newer := row(7)
+	newer.Epoch++
+	_, err = u.engine.Open(t.Context(), newer)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.NoError(t, u.engine.Close(t.Context(), u.stream))
+	require.NoError(t, u.engine.Close(t.Context(), u.stream), "again")
+	_, err = u.engine.Open(t.Context(), newer)
+	require.NoError(t, err)
+	lost := row(9)
+	ended := int64(4)
+	lost.Ended = &ended
+	_, err = u.engine.Open(t.Context(), lost)
+	require.ErrorContains(t, err, "ended at offset 4 and has records up to 0")
+}
+
+// Closing many streams at once takes a few packs, not one for each.
+func TestManyClose(t *testing.T) {
+	w := newWorld(t, 200)
+	l := w.start()
+	for _, s := range l.streams {
+		s.AppendAsync(Append{Batches: []batch.Batch{build(1, nil, []byte(fmt.Sprint(s.ID())))}}, func(AppendResult, error) {})
+	}
+	var all sync.WaitGroup
+	for _, s := range l.streams {
+		all.Go(func() {
+			if err := l.engine.Close(t.Context(), s); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	require.LessOrEqual(t, len(dataKeys(w.store)), 10)
+	require.Empty(t, l.engine.Streams())
+}
+
+// A reader at the durable end meets every record once, in order, while packs and merges move records from under it.
+func TestReaderFollows(t *testing.T) {
+	w := newWorld(t, 1)
+	w.options.PackInterval = time.Millisecond
+	w.options.MergeInterval = time.Millisecond
+	w.options.MergeRun = 3
+	w.options.BlockBytes = 2 << 10
+	l := w.start()
+	s := l.streams[0]
+	const batches = 300
+	read := make(chan error, 3)
+	for range cap(read) {
+		go func() {
+			next := int64(0)
+			for next < batches*2 {
+				if err := s.Wait(t.Context(), next); err != nil {
+					read <- err
+					return
+				}
+				r, err := s.Read(t.Context(), Read{Offset: next, MaxBytes: 3000, MinOneBatch: true})
+				if err != nil {
+					read <- err
+					return
+				}
+				for _, raw := range r.Batches {
+					b, _, err := batch.Next(raw)
+					if err != nil || b.BaseOffset != next {
+						read <- fmt.Errorf("at %d: batch %d, %v", next, b.BaseOffset, err)
+						return
+					}
+					next = b.LastOffset() + 1
+				}
+			}
+			read <- nil
+		}()
+	}
+	fill(t, s, batches, 2, 300)
+	for range cap(read) {
+		require.NoError(t, <-read)
+	}
+	require.NoError(t, l.engine.Err())
+	l.pack()
+	w.check(t)
+}

@@ -2,6 +2,7 @@ package wal
 
 import (
 	"context"
+	"runtime/pprof"
 	"sync"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 // backlog until it is packed.
 type Log struct {
 	o      Options
-	prefix string        // of object keys
-	failed chan struct{} // closed by fail
+	prefix string          // of object keys
+	failed chan struct{}   // closed by fail
+	labels context.Context // names the goroutines in profiles; set by Start
 	wg     sync.WaitGroup
 
 	// mu guards what follows. Nothing is waited for, and nothing of others is called, while it is held.
@@ -106,6 +108,7 @@ func (l *Log) Start(ctx context.Context) {
 		defer l.wg.Done()
 		l.stop()
 	})
+	l.labels = pprof.WithLabels(l.ctx, pprof.Labels("loop", "wal"))
 	cancel := l.cancel
 	l.cancel = func() {
 		if stop() {
@@ -211,6 +214,9 @@ func (l *Log) spawn(run func()) {
 	l.wg.Add(1)
 	go func() {
 		defer l.wg.Done()
+		if l.labels != nil {
+			pprof.SetGoroutineLabels(l.labels)
+		}
 		run()
 	}()
 }

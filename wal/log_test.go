@@ -663,3 +663,17 @@ func TestReserveEndsWithTheLog(t *testing.T) {
 		require.ErrorIs(t, h.close(), ErrFenced)
 	})
 }
+
+func TestLogThatWasNeverStarted(t *testing.T) {
+	h := newHarness(t, layer.FenceBoth, nil)
+	require.NoError(t, h.close())
+	log := NewLog(h.log.o)
+	answers := make(chan error, 2)
+	log.Append([]segment.Entry{batch(11, 0, 0, 10)}, func(err error) { answers <- err })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, log.Close(ctx), context.DeadlineExceeded)
+	log.Append([]segment.Entry{batch(11, 1, 1, 10)}, func(err error) { answers <- err })
+	require.ErrorIs(t, <-answers, ErrClosed)
+	require.ErrorIs(t, <-answers, ErrClosed)
+}

@@ -183,6 +183,8 @@ func inject(err error) error {
 	return &injected{err}
 }
 
+var errOutage = fmt.Errorf("injected outage: %w", kv.ErrUnavailable)
+
 // unavailable is the error of an operation in an outage, nil outside of one.
 func (d *Database) unavailable() error {
 	d.mu.Lock()
@@ -191,7 +193,7 @@ func (d *Database) unavailable() error {
 		return nil
 	}
 	d.counts.Outage++
-	return fmt.Errorf("injected outage: %w", kv.ErrUnavailable)
+	return errOutage
 }
 
 // delay waits if the dice say so.

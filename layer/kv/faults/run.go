@@ -239,8 +239,10 @@ func (w watch) Wait(ctx context.Context) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if down := w.db.unavailable(); down != nil {
-		return down
+	select {
+	case <-outage: // which may be over by now
+		return errOutage
+	default:
+		return err
 	}
-	return err
 }

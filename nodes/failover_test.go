@@ -246,6 +246,34 @@ func TestMetadataOutageFencesNobody(t *testing.T) {
 	k.check(c, "t", 3)
 }
 
+func TestSlowMetadataFencesNobody(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(3)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 3, 0, 1)
+
+	slow := c.options.NodeTimeout * 6 / 10 // six heartbeat intervals
+	c.metadata.slow(slow)
+	began := time.Now()
+	for time.Since(began) < 3*c.options.NodeTimeout {
+		seq = fill(t, c, p, k, "t", 3, seq, 1)
+	}
+	c.metadata.slow(0)
+	for _, m := range nodes {
+		require.NoError(t, m.Err())
+		require.Equal(t, StateRunning, m.State())
+	}
+	rows, err := nodes[0].layer.Nodes(c.ctx())
+	require.NoError(t, err)
+	for _, row := range rows {
+		require.False(t, row.Fenced, "node %d", row.ID)
+	}
+	fill(t, c, p, k, "t", 3, seq, 1)
+	k.check(c, "t", 3)
+}
+
 func TestCleanStopMovesStreamsAtOnce(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)

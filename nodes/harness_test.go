@@ -20,12 +20,19 @@ import (
 )
 
 // patience is how long a test waits for what must come.
-const patience = 30 * time.Second
+const patience = 60 * time.Second
 
 // gate holds up what passes through it while it is shut: a process that is paused, or a database that cannot be reached.
 type gate struct {
-	mu   sync.Mutex
-	shut chan struct{} // nil: open; closed when it opens
+	mu    sync.Mutex
+	shut  chan struct{} // nil: open; closed when it opens
+	delay time.Duration // of each call that passes
+}
+
+func (g *gate) slow(delay time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.delay = delay
 }
 
 func (g *gate) close() {
@@ -48,9 +55,13 @@ func (g *gate) open() {
 func (g *gate) pass(ctx context.Context) error {
 	for {
 		g.mu.Lock()
-		shut := g.shut
+		shut, delay := g.shut, g.delay
 		g.mu.Unlock()
+		if shut == nil && delay == 0 {
+			return nil
+		}
 		if shut == nil {
+			sleep(ctx, delay)
 			return nil
 		}
 		select {

@@ -40,7 +40,7 @@ func (n *Node) leaseStep(ctx context.Context) error {
 		n.watched.since = time.Time{}
 		return err
 	}
-	idle := n.watched.observe(row, time.Now(), n.options.LeaseTTL/2)
+	idle := n.watched.observe(row, time.Now(), n.options.LeaseTTL)
 	why := ""
 	switch {
 	case row.Holder.ID == 0:

@@ -207,7 +207,8 @@ func TestNodeThatNeverStartedStops(t *testing.T) {
 func TestManyStreamsOpenAtStart(t *testing.T) {
 	c := newCluster(t)
 	c.options.SyncInterval = 10 * time.Second
-	const tables, buckets = 4, 250
+	const tables = 4
+	buckets := int(setting("VARVE_TEST_STREAMS", 1000)) / tables
 	n := c.start(1)
 	for i := range tables {
 		_, err := n.CreateTable(c.ctx(), CreateTable{Name: fmt.Sprintf("t%d", i), Buckets: buckets})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/varvedb/varve/layer"
@@ -17,6 +18,7 @@ type syncTask struct {
 	loop *loop
 	held *holdings
 	pool *pool
+	cost atomic.Int64 // of the last look, nanoseconds
 }
 
 func newSyncTask(n *Node) *syncTask {
@@ -33,6 +35,8 @@ func (s *syncTask) step(ctx context.Context) error {
 	if s.node.State() == StateFailed {
 		return nil // it closes nothing
 	}
+	began := time.Now()
+	defer func() { s.cost.Store(int64(time.Since(began))) }()
 	led := s.node.view.Led()
 	known := make(map[int64]struct{}, len(led))
 	for _, row := range led {
@@ -292,15 +296,19 @@ func (s *syncTask) completeTransfer(ctx context.Context, stream, epoch int64) er
 	return nil
 }
 
-// followPause is the least time between two looks that changes of the view bring: opening ten thousand streams makes as many changes.
-const followPause = 10 * time.Millisecond
+// followPause is the least time between two looks that changes of the view bring, and followShare the share of the time that looks may
+// take: opening ten thousand streams makes as many changes.
+const (
+	followPause = 10 * time.Millisecond
+	followShare = 10
+)
 
 // follow triggers a look at each change of the view.
 func (s *syncTask) follow(ctx context.Context) {
 	for {
 		changed := s.node.view.Changed()
 		s.loop.trigger()
-		sleep(ctx, followPause)
+		sleep(ctx, max(followPause, followShare*time.Duration(s.cost.Load())))
 		select {
 		case <-ctx.Done():
 			return

@@ -17,7 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/layer/embedded"
+	"github.com/varvedb/varve/layer/kv"
+	"github.com/varvedb/varve/layer/kvtest"
 	"github.com/varvedb/varve/nodes"
 	"github.com/varvedb/varve/wal/objects/objectstest"
 )
@@ -28,7 +29,7 @@ const patience = 30 * time.Second
 // site is a cluster in one process: an embedded database, a fake object store, and nodes with a Kafka listener each.
 type site struct {
 	t      testing.TB
-	db     *embedded.DB
+	db     kv.Database
 	store  *objectstest.Fake
 	logger *slog.Logger
 	logs   *logBuffer
@@ -83,8 +84,7 @@ func (b *logBuffer) String() string {
 
 func newSite(t testing.TB) *site {
 	t.Helper()
-	db, err := embedded.Open("", embedded.Options{InMemory: true})
-	require.NoError(t, err)
+	db := kvtest.Open(t)
 	logs := &logBuffer{t: t}
 	s := &site{t: t, db: db, store: objectstest.NewFake(), logs: logs, logger: slog.New(slog.NewTextHandler(io.Writer(logs), &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	t.Cleanup(func() {
@@ -97,7 +97,6 @@ func newSite(t testing.TB) *site {
 		for _, n := range s.nodes {
 			_ = n.node.Stop(ctx)
 		}
-		require.NoError(t, db.Close())
 		logs.mu.Lock()
 		defer logs.mu.Unlock()
 		logs.over = true

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/layer/embedded"
 	"github.com/varvedb/varve/layer/kv"
+	"github.com/varvedb/varve/layer/kvtest"
 	"github.com/varvedb/varve/wal/objects"
 	"github.com/varvedb/varve/wal/objects/objectstest"
 )
@@ -131,7 +131,7 @@ func (s gatedStore) Get(ctx context.Context, key string, offset, length int64) (
 // cluster is several nodes in one process over one database and one object store.
 type cluster struct {
 	t        testing.TB
-	db       *embedded.DB
+	db       kv.Database
 	metadata *gate // shut: the database cannot be reached by anybody
 	store    *objectstest.Fake
 	options  Options
@@ -174,8 +174,7 @@ func quick() Options {
 
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
-	db, err := embedded.Open("", embedded.Options{InMemory: true})
-	require.NoError(t, err)
+	db := kvtest.Open(t)
 	var out io.Writer = testWriter{t}
 	level := slog.LevelInfo
 	if os.Getenv("VARVE_TEST_LOG") == "debug" {
@@ -192,7 +191,6 @@ func newCluster(t testing.TB) *cluster {
 			m.pause.open()
 			m.abandon()
 		}
-		require.NoError(t, db.Close())
 	})
 	return c
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/layer/embedded"
+	"github.com/varvedb/varve/layer/kvtest"
 	"github.com/varvedb/varve/wal/objects"
 	"github.com/varvedb/varve/wal/objects/dir"
 	"github.com/varvedb/varve/wal/objects/objectstest"
@@ -89,11 +89,8 @@ func BenchmarkInlineAppend(b *testing.B) {
 			fake := newFakeLayer()
 			return fake, fake.register(1, layer.FenceBoth)
 		},
-		"embedded": func(b *testing.B) (Layer, layer.WALRow) {
-			db, err := embedded.Open(b.TempDir(), embedded.Options{InMemory: true})
-			require.NoError(b, err)
-			b.Cleanup(func() { _ = db.Close() })
-			store, err := layer.Open(b.Context(), db, testCluster)
+		"engine": func(b *testing.B) (Layer, layer.WALRow) {
+			store, err := layer.Open(b.Context(), kvtest.Open(b), testCluster)
 			require.NoError(b, err)
 			_, row, err := store.RegisterNode(b.Context(), layer.NodeInfo{ID: 1, Slots: 1}, layer.FenceBoth, uuid.New(), uuid.New(), time.Now())
 			require.NoError(b, err)

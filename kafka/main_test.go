@@ -3,7 +3,7 @@ package kafka
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/varvedb/varve/layer/kvtest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { kvtest.Main(m) }

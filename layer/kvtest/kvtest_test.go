@@ -9,14 +9,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/varvedb/varve/layer/embedded"
 	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/layer/kv/faults"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { Main(m) }
 
 // clock is a clock that the suite moves.
 type clock struct {

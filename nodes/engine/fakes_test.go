@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+	"github.com/varvedb/varve/layer/kvtest"
 
 	"github.com/varvedb/varve/layer"
 	"github.com/varvedb/varve/nodes/batch"
@@ -16,7 +16,7 @@ import (
 	"github.com/varvedb/varve/wal/segment"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { kvtest.Main(m) }
 
 // handLog is a log whose appends become durable when the test says so.
 type handLog struct {

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+	"github.com/varvedb/varve/layer/kvtest"
 
 	"github.com/varvedb/varve/layer/embedded"
 	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/layer/kv/faults"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { kvtest.Main(m) }
 
 func open(t *testing.T, rates faults.Rates) *faults.Database {
 	t.Helper()

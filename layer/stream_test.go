@@ -166,6 +166,23 @@ func TestTrimStream(t *testing.T) {
 	f.healthy()
 }
 
+// An object that several streams share dies with the last reference.
+func TestSharedObjectDiesWithItsLastReference(t *testing.T) {
+	f := newFixture(t)
+	f.open(0)
+	f.open(2)
+	a, b := f.ids[0], f.ids[2]
+	require.NoError(t, f.CommitPack(f.ctx, packOf(f, 1, 2, f.prepare("o"), entry(a, 0, 10, "o"), entry(b, 0, 10, "o"))))
+	_, _, err := f.TrimStream(f.ctx, f.node, a, 1, 10)
+	require.NoError(t, err)
+	f.healthy()
+	require.Empty(t, f.doomed())
+	_, _, err = f.TrimStream(f.ctx, f.node, b, 1, 10)
+	require.NoError(t, err)
+	require.Equal(t, []string{"o"}, f.doomed())
+	f.healthy()
+}
+
 // Metadata that is missing destroys nothing.
 func TestTrimRefusesMissingMeta(t *testing.T) {
 	f := newFixture(t)

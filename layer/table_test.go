@@ -62,6 +62,10 @@ func TestDeletedTable(t *testing.T) {
 	}
 	f.open(1)
 	s := f.ids[0]
+	shared := packOf(f, 6, 7, f.prepare("shared"), entry(s, 50, 60, "shared"), entry(f.ids[2], 0, 5, "shared"))
+	shared.Producers = []ProducerState{producer(s, 1, 0, ProducerBatch{Base: 50, Last: 59})}
+	f.open(2)
+	require.NoError(t, f.CommitPack(f.ctx, shared))
 	_, err := f.BeginTransfer(f.ctx, f.node, s, 2, 1, epochTime)
 	require.NoError(t, err)
 	require.NoError(t, f.DeleteTable(f.ctx, f.node, f.table.ID, f.request()))
@@ -69,16 +73,16 @@ func TestDeletedTable(t *testing.T) {
 
 	_, _, err = f.TrimStream(f.ctx, f.node, s, 1, 5)
 	require.ErrorIs(t, err, ErrStreamNotFound)
-	require.ErrorIs(t, f.EndStream(f.ctx, f.node, s, 1, 50), ErrStreamNotFound)
-	_, err = f.OpenStream(f.ctx, f.node, f.ids[2], 1)
+	require.ErrorIs(t, f.EndStream(f.ctx, f.node, s, 1, 60), ErrStreamNotFound)
+	_, err = f.OpenStream(f.ctx, f.other, f.ids[3], 1)
 	require.ErrorIs(t, err, ErrStreamNotFound)
 	_, err = f.LeadBucket(f.ctx, f.lease, s, 2, 1)
 	require.ErrorIs(t, err, ErrStreamNotFound)
-	_, err = f.LeadAgain(f.ctx, f.node, f.ids[2], 1)
+	_, err = f.LeadAgain(f.ctx, f.other, f.ids[3], 1)
 	require.ErrorIs(t, err, ErrStreamNotFound)
 	_, err = f.DurableEnd(f.ctx, s)
 	require.ErrorIs(t, err, ErrStreamNotFound)
-	require.NoError(t, f.CommitPack(f.ctx, packOf(f, 6, 7, f.prepare("late"), entry(s, 50, 60, "late"))), "what is deleted is dropped")
+	require.NoError(t, f.CommitPack(f.ctx, packOf(f, 7, 8, f.prepare("late"), entry(s, 60, 70, "late"))), "what is deleted is dropped")
 	require.Equal(t, []string{"late"}, f.doomed())
 	require.NoError(t, f.CloseStream(f.ctx, f.node, s, 1))
 
@@ -92,7 +96,7 @@ func TestDeletedTable(t *testing.T) {
 	for _, space := range []string{spaceStream, spaceBucket, spaceOwned, spaceOpen, spaceTransfer, spaceObject, spaceMeta, spaceProducer, spaceTable, spaceDeleting} {
 		require.Zero(t, f.count(space), space)
 	}
-	require.ElementsMatch(t, []string{"late", "o0", "o1", "o2", "o3", "o4"}, f.doomed())
+	require.ElementsMatch(t, []string{"late", "o0", "o1", "o2", "o3", "o4", "shared"}, f.doomed())
 	loads, err := f.Loads(f.ctx)
 	require.NoError(t, err)
 	require.Equal(t, map[int64]int64{1: 0, 2: 0}, loads)

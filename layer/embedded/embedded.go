@@ -170,7 +170,7 @@ func storedVersion(store *pebble.DB) (int64, error) {
 func (db *DB) Transact(ctx context.Context, fn func(kv.Transaction) error) (kv.Commit, error) {
 	var commit kv.Commit
 	err := kv.Retry(ctx, retryBackoff, func() (err error) {
-		commit, err = db.attempt(ctx, fn)
+		commit, err = db.Attempt(ctx, fn)
 		return err
 	})
 	if err != nil {
@@ -179,7 +179,8 @@ func (db *DB) Transact(ctx context.Context, fn func(kv.Transaction) error) (kv.C
 	return commit, nil
 }
 
-func (db *DB) attempt(ctx context.Context, fn func(kv.Transaction) error) (commit kv.Commit, err error) {
+// Attempt is one run of Transact: it returns retryable errors, too, and leaves it to the caller to run fn again.
+func (db *DB) Attempt(ctx context.Context, fn func(kv.Transaction) error) (commit kv.Commit, err error) {
 	t := db.begin(ctx, false)
 	defer t.end()
 	defer func() {

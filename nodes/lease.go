@@ -41,13 +41,18 @@ func (n *Node) leaseStep(ctx context.Context) error {
 		return err
 	}
 	idle := n.watched.observe(row, time.Now(), n.options.LeaseTTL)
+	dead, err := n.isDead(ctx, row.Holder)
+	if err != nil {
+		n.watched.since = time.Time{}
+		return err
+	}
 	why := ""
 	switch {
 	case row.Holder.ID == 0:
 		why = "free"
 	case row.Released:
 		why = "released"
-	case n.isDead(ctx, row.Holder):
+	case dead:
 		why = "held by a dead node"
 	case idle >= n.options.LeaseTTL:
 		why = fmt.Sprintf("not renewed for %v", idle.Round(time.Millisecond))

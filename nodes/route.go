@@ -98,10 +98,7 @@ func (n *Node) routed(row layer.StreamRow, err error, table layer.TableRow, buck
 	case row.State == layer.StreamDeleting:
 		return fmt.Errorf("%w: %q is being deleted", ErrUnknownTable, table.Name)
 	}
-	to := row.Leader
-	if transfer, moving := n.view.Transfer(row.ID); moving && transfer.LeaderEpoch == row.LeaderEpoch {
-		to = transfer.To
-	}
+	to := n.routedTo(row)
 	if to == n.ref.ID {
 		return nil
 	}
@@ -111,6 +108,14 @@ func (n *Node) routed(row layer.StreamRow, err error, table layer.TableRow, buck
 		leader = layer.NodeRow{}
 	}
 	return &NotLeader{Leader: leader, LeaderEpoch: row.LeaderEpoch, Table: table.Name, Bucket: bucket}
+}
+
+// routedTo is the node that requests for a stream are sent to: its leader, or the target of a pending move, which opens it in a moment.
+func (n *Node) routedTo(row layer.StreamRow) int64 {
+	if transfer, moving := n.view.Transfer(row.ID); moving && transfer.LeaderEpoch == row.LeaderEpoch {
+		return transfer.To
+	}
+	return row.Leader
 }
 
 // mayServe refuses requests and commands before the node has started and once it stops.
@@ -162,7 +167,7 @@ func (n *Node) Tables() []layer.TableRow {
 	return n.view.Tables()
 }
 
-// Partitions lists the streams of a table by bucket, as the view or the rows have them. Errors: ErrUnknownTable, ErrUnavailable.
+// Partitions lists the streams of a table by bucket, as the view or the rows have them; the leader of one that is being moved is the target. Errors: ErrUnknownTable, ErrUnavailable.
 func (n *Node) Partitions(ctx context.Context, table string) ([]layer.StreamRow, error) {
 	row, err := n.Table(ctx, table)
 	if err != nil {
@@ -173,6 +178,9 @@ func (n *Node) Partitions(ctx context.Context, table string) ([]layer.StreamRow,
 	rows, err := n.view.Buckets(ctx, row)
 	if err != nil {
 		return nil, fmt.Errorf("%w: look up the buckets of %q: %w", ErrUnavailable, table, err)
+	}
+	for i := range rows { // Buckets gives a slice of its own
+		rows[i].Leader = n.routedTo(rows[i])
 	}
 	return rows, nil
 }

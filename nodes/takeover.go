@@ -109,17 +109,33 @@ func (n *Node) unfinished(ctx context.Context, node int64) ([]layer.WALRow, erro
 	}
 	var dead []layer.WALRow
 	for _, row := range rows {
-		if !row.Done && row.Node != n.ref && n.isDead(ctx, row.Node) {
+		if row.Done || row.Node == n.ref {
+			continue
+		}
+		gone, err := n.isDead(ctx, row.Node)
+		if err != nil {
+			return nil, err
+		}
+		if gone {
 			dead = append(dead, row)
 		}
 	}
 	return dead, nil
 }
 
-// isDead tells whether a node epoch is fenced or replaced, by the rows: the view may be behind. When they cannot be read it is not known
-// to be dead.
-func (n *Node) isDead(ctx context.Context, ref layer.NodeRef) bool {
-	return ref.ID != 0 && ref != n.ref && n.layer.ConfirmFenced(ctx, ref) == nil
+// isDead tells whether a node epoch is fenced or replaced, by the rows: the view may be behind.
+func (n *Node) isDead(ctx context.Context, ref layer.NodeRef) (bool, error) {
+	if ref.ID == 0 || ref == n.ref {
+		return false, nil
+	}
+	err := n.layer.ConfirmFenced(ctx, ref)
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, layer.ErrNotFenced), errors.Is(err, layer.ErrNodeNotFound):
+		return false, nil
+	}
+	return false, fmt.Errorf("is node %v dead: %w", ref, err)
 }
 
 // takeOver recovers one dead node epoch: what its write-ahead log holds is adopted and sealed, its streams are closed, the log is done

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -126,10 +125,14 @@ func (c *cursor) block(ctx context.Context, s *Stream, entry layer.ObjectEntry, 
 		return held.data, nil
 	}
 	data, err := held.fetch.wait(ctx)
-	if err != nil && own == nil && ctx.Err() == nil && !errors.Is(err, segment.ErrCorrupt) {
+	if err == nil || ctx.Err() != nil {
+		return data, err
+	}
+	c.release(e) // a failure must not be kept for the next read
+	if own == nil {
 		return e.block(ctx, entry.Object, blocks[i]) // what was fetched ahead had failed, perhaps long ago
 	}
-	return data, err
+	return nil, err
 }
 
 // demand asks for a block that its reader waits for.

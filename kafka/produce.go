@@ -29,17 +29,26 @@ func (s *Server) produce(ctx context.Context, _ *connection, c *call) error {
 	p := &production{server: s, call: c, request: k, results: make([]partitionResult, len(k.partitions)), tables: make(map[int]tableLookup)}
 	// One more than there are partitions: nothing is answered before all have been appended.
 	p.left = len(k.partitions) + 1
-	timeout := time.Duration(k.timeoutMillis) * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, max(timeout, 0))
+	ctx, cancel := context.WithTimeout(ctx, k.timeout())
 	defer cancel()
 	waiting, stopWaiting := context.WithTimeout(ctx, s.options.StreamWait)
 	defer stopWaiting()
 	for i := range k.partitions {
 		p.append(ctx, waiting, i)
 	}
-	p.startTimer(timeout - time.Since(r.arrived))
+	p.startTimer(k.timeout() - time.Since(r.arrived))
 	p.settle()
 	return nil
+}
+
+// noTimeout is used for requests that give no timeout, as Kafka lets those with acks 0 and 1.
+const noTimeout = 30 * time.Second
+
+func (k *produceRequest) timeout() time.Duration {
+	if k.timeoutMillis <= 0 {
+		return noTimeout
+	}
+	return time.Duration(k.timeoutMillis) * time.Millisecond
 }
 
 // production is one Produce request at work.
@@ -229,7 +238,7 @@ func (p *production) reply(results []partitionResult) reply {
 			part.Partition = k.partitions[j].index
 			result := results[j]
 			if !result.settled {
-				result.err = fmt.Errorf("%w after %d ms", engine.ErrTimeout, k.timeoutMillis)
+				result.err = fmt.Errorf("%w after %v", engine.ErrTimeout, k.timeout())
 			}
 			failed = failed || result.err != nil
 			s.producedPartition(r, topic.ref, &part, result, response)

@@ -52,7 +52,10 @@ type AppendResult struct {
 //
 // Errors: ErrBacklogFull (ctx ended first), ErrNotOpen (the log is being closed), ErrFenced.
 func (s *Stream) Reserve(ctx context.Context, bytes int) error {
+	s.engine.reserving.Add(1)
 	err := s.engine.log.Reserve(ctx, bytes)
+	s.engine.reserving.Add(-1)
+	s.engine.reserved.Add(1)
 	switch {
 	case err == nil:
 		return nil

@@ -83,7 +83,6 @@ func BenchmarkCatchUp(b *testing.B) {
 	const total = 256 << 20
 	w := newWorld(b, 1)
 	l := w.start()
-	s := l.streams[0]
 	values := make([][]byte, 256)
 	for i := range values {
 		values[i] = value(1, uint64(i), 1<<10)
@@ -95,7 +94,7 @@ func BenchmarkCatchUp(b *testing.B) {
 	w.options.BlockCacheBytes = total / 8
 	w.store.SetFaults(objectstest.Faults{})
 	l = w.start()
-	s = l.streams[0]
+	s := l.streams[0]
 	w.store.Before(func(ctx context.Context, op, _ string) error {
 		if op == objects.OpGet {
 			time.Sleep(20 * time.Millisecond)

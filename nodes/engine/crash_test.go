@@ -81,11 +81,10 @@ func (w *world) disarm() {
 
 // ledger is what a client of one stream knows: it appends by one idempotent producer, one record a batch.
 type ledger struct {
-	id      int64
-	sent    [][]byte // by sequence
-	acked   []int64  // offset by sequence; -1 while it is not acknowledged
-	start   int64    // acknowledged trim
-	retried bool
+	id    int64
+	sent  [][]byte // by sequence
+	acked []int64  // offset by sequence; -1 while it is not acknowledged
+	start int64    // acknowledged trim
 }
 
 // send appends the record of the next sequence.

@@ -317,3 +317,15 @@ func TestClosedLogIsRetryable(t *testing.T) {
 	require.ErrorIs(t, got.all()[0].err, ErrNotOpen)
 	require.NotErrorIs(t, got.all()[0].err, ErrFenced)
 }
+
+// A backlog bound below every packing threshold still lets appends through: the loop packs when they wait.
+func TestSmallBacklogIsPacked(t *testing.T) {
+	w := newWorld(t, 1)
+	w.wal.BacklogSegments = 3
+	l := w.start()
+	var want [][]byte
+	for range 8 {
+		want = append(want, fill(t, l.streams[0], 1, 1, 100)...)
+	}
+	requireValues(t, want, l.streams[0], 0)
+}

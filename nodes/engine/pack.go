@@ -16,7 +16,8 @@ const packTick = 200 * time.Millisecond
 
 // packer is the state of the packing loop; only its goroutine uses it.
 type packer struct {
-	since time.Time // when the oldest unpacked bytes were noticed; zero when there are none
+	since    time.Time // when the oldest unpacked bytes were noticed; zero when there are none
+	reserved int64     // reservations that had been answered at the last tick
 }
 
 // gathered counts bytes that became durable, and wakes the packing loop when it has something to do.
@@ -80,6 +81,9 @@ func (e *Engine) awaitPackWork(ctx context.Context) bool {
 		select {
 		case <-e.packNow:
 		case <-tick:
+			if e.backlogFull() {
+				return ctx.Err() == nil
+			}
 		case <-e.failed:
 			return false
 		case <-ctx.Done():
@@ -87,6 +91,14 @@ func (e *Engine) awaitPackWork(ctx context.Context) bool {
 		}
 	}
 	return ctx.Err() == nil
+}
+
+// backlogFull tells whether appends have waited for the log's backlog since the last tick, whatever its bound is: only a pack gives them room.
+func (e *Engine) backlogFull() bool {
+	answered := e.reserved.Load()
+	full := e.reserving.Load() > 0 && answered == e.packer.reserved
+	e.packer.reserved = answered
+	return full
 }
 
 // packDue tells whether to pack now.

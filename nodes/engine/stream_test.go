@@ -192,3 +192,79 @@ func TestReaderFollows(t *testing.T) {
 	l.pack()
 	w.check(t)
 }
+
+// A stream that moves twice with five idempotent batches in flight: the retries are recognised, wherever the originals are by then.
+func TestMoveWithFiveInFlight(t *testing.T) {
+	w := newWorld(t, 1)
+	l := w.start()
+	led := &ledger{id: 3}
+	for move := range 4 {
+		s := l.streams[0]
+		var answered sync.WaitGroup
+		for range 5 {
+			seq := len(led.sent)
+			led.sent = append(led.sent, value(s.ID(), uint64(seq), 30))
+			led.acked = append(led.acked, -1)
+			answered.Add(1)
+			s.AppendAsync(Append{Batches: []batch.Batch{build(1, &batch.Producer{ID: 3, BaseSequence: int32(seq)}, led.sent[seq])}}, func(AppendResult, error) { answered.Done() })
+		}
+		if move%2 == 0 {
+			require.NoError(t, l.engine.Close(t.Context(), s))
+			require.NoError(t, w.layer.CloseStream(t.Context(), l.ref, s.ID(), s.Epoch()))
+			l.streams[0] = l.open(s.ID())
+		} else {
+			l.crash()
+			l = w.start()
+		}
+		answered.Wait()
+		for seq := len(led.sent) - 5; seq < len(led.sent); seq++ {
+			require.NoError(t, led.resend(t.Context(), l.streams[0], seq))
+		}
+	}
+	led.verify(t, l.streams[0])
+	require.Equal(t, int64(21), l.streams[0].End())
+}
+
+// A pack that was committed in part when its node died is finished by the recoverer, segment by segment.
+func TestCrashWithinACommit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("opens two thousand streams")
+	}
+	const streams = 2000 // index entries of more than one transaction
+	w := newWorld(t, streams)
+	w.wal.InlineMax = -1
+	l := w.start()
+	for range 2 {
+		var all sync.WaitGroup
+		for _, s := range l.streams {
+			all.Add(1)
+			s.AppendAsync(Append{Batches: []batch.Batch{build(1, &batch.Producer{ID: 1, BaseSequence: int32(s.End())}, value(s.ID(), uint64(s.End()), 20))}}, func(_ AppendResult, err error) {
+				if err != nil {
+					t.Error(err)
+				}
+				all.Done()
+			})
+		}
+		all.Wait()
+	}
+	segments := len(l.log.Acknowledged())
+	c, ctx := w.armCrash(t.Context(), 7) // prepare 2, put 2, the first part 2, before the second part
+	defer c.cancel()
+	require.Error(t, l.streams[0].awaitPacked(ctx, 2))
+	l.crash()
+	w.disarm()
+	require.True(t, c.happened())
+	ends := map[int64]int{}
+	for _, id := range w.ids {
+		end, err := w.layer.DurableEnd(t.Context(), id)
+		require.NoError(t, err)
+		ends[end]++
+	}
+	t.Logf("crashed %s: durable ends %v, %d segments", c.what, ends, segments)
+	require.Len(t, ends, 2, "committed in part")
+	l = w.start()
+	for _, s := range l.streams {
+		requireValues(t, [][]byte{value(s.ID(), 0, 20), value(s.ID(), 1, 20)}, s, 0)
+	}
+	w.check(t)
+}

@@ -65,11 +65,12 @@ type Engine struct {
 	mu      sync.Mutex // guards streams
 	streams map[int64]*Stream
 
-	unpacked atomic.Int64 // bytes that became durable and were not yet taken by a pack
-	closers  atomic.Int64 // Close and Trim calls that wait for a pack
-	packNow  chan struct{}
-	packer   packer
-	packMu   sync.Mutex // held while packing, and while producers are forgotten
+	unpacked            atomic.Int64 // bytes that became durable and were not yet taken by a pack
+	closers             atomic.Int64 // Close and Trim calls that wait for a pack
+	reserving, reserved atomic.Int64 // Reserve calls that wait, and that have returned
+	packNow             chan struct{}
+	packer              packer
+	packMu              sync.Mutex // held while packing, and while producers are forgotten
 
 	entries *entryCache
 	indexes *indexCache

@@ -810,7 +810,7 @@ func (w *world) verify(t testing.TB, ctx context.Context) {
 			known := batches[s.Producer]
 			n := min(len(known), MaxProducerBatches)
 			require.GreaterOrEqual(t, len(s.Batches), n, "stream %d, producer %d", id, s.Producer)
-			require.Equal(t, known[len(known)-n:], s.Batches[len(s.Batches)-n:], "stream %d, producer %d", id, s.Producer)
+			require.Truef(t, slices.Equal(known[len(known)-n:], s.Batches[len(s.Batches)-n:]), "stream %d: %+v, want %+v", id, s, known)
 			delete(batches, s.Producer)
 		}
 		require.Empty(t, batches, "stream %d: producers without state", id)

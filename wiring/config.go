@@ -37,6 +37,8 @@ type Process struct {
 	DataDir string `flag:"data-dir" default:"./varve-data" usage:"directory of the embedded metadata, of objects when there is no --storage, and of listeners.json"`
 	Storage string `flag:"storage" default:"" usage:"object store: s3://bucket/prefix?region=…&endpoint=…&pathStyle=true, or file:///directory; empty for a directory in the data directory"`
 
+	MetadataSocket string `flag:"metadata-socket" default:"" usage:"unix socket on which another process of this machine serves the embedded metadata, as varve dev does; for development and tests only"`
+
 	KafkaListen    string `flag:"kafka-listen" default:"127.0.0.1:9092" usage:"host:port that Kafka is served on; port 0 chooses one, empty serves none"`
 	HTTPListen     string `flag:"http-listen" default:"127.0.0.1:4437" usage:"host:port that streams are served on over HTTP; port 0 chooses one, empty serves none"`
 	AdminListen    string `flag:"admin-listen" default:"127.0.0.1:9090" usage:"host:port of health, metrics and the admin API; port 0 chooses one, empty serves none"`
@@ -78,6 +80,14 @@ func (c Config) Validate() error {
 	}
 	if c.usesFDB() {
 		errs = append(errs, c.FDB.Validate())
+	}
+	if p.MetadataSocket != "" {
+		if c.usesFDB() {
+			errs = append(errs, errors.New("metadata-socket and cluster-file are both set: the metadata lies in one place"))
+		}
+		if p.Storage == "" {
+			errs = append(errs, errors.New("metadata-socket without storage: nodes that share their metadata share an object store, too"))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -19,7 +19,10 @@ func (p process) greet(out io.Writer) {
 		fmt.Fprintf(out, "  admin  %-24s curl http://%s/admin/cluster\n", a.Admin, a.Admin)
 	}
 	metadata := "embedded, " + MetadataDir(p.Config.Process.DataDir)
-	if p.Config.usesFDB() {
+	switch {
+	case p.Config.Process.MetadataSocket != "":
+		metadata = "embedded in another process, " + p.Config.Process.MetadataSocket
+	case p.Config.usesFDB():
 		metadata = "FoundationDB, " + p.Config.FDB.ClusterFile
 	}
 	fmt.Fprintf(out, "  metadata: %s; objects: %s\n", metadata, p.Objects)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/fx"
 
 	"github.com/varvedb/varve/layer/embedded"
+	"github.com/varvedb/varve/layer/embedded/remote"
 	"github.com/varvedb/varve/layer/fdb"
 	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/ops"
@@ -23,10 +24,15 @@ import (
 // MetadataDir is where the embedded engine lies in a data directory.
 func MetadataDir(dataDir string) string { return filepath.Join(dataDir, "metadata") }
 
-// OpenDatabase opens the engine of the metadata: FoundationDB when a cluster file is given, else the embedded one.
+// OpenDatabase opens the engine of the metadata: FoundationDB when a cluster file is given, another process's embedded one when its socket is, else
+// the embedded one.
 func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Database, error) {
 	if c.usesFDB() {
 		return openFDB(ctx, c.FDB, logger)
+	}
+	if path := c.Process.MetadataSocket; path != "" {
+		logger.Warn("the metadata is in another process of this machine: for development and tests only", "socket", path)
+		return remote.Open(path), nil
 	}
 	if err := os.MkdirAll(MetadataDir(c.Process.DataDir), 0o755); err != nil {
 		return nil, fmt.Errorf("data directory: %w", err)

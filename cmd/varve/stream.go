@@ -15,11 +15,12 @@ func newStream() *cobra.Command {
 	e := &endpoints{}
 	c := &cobra.Command{
 		Use:               "stream",
-		Short:             "Create, append to, read, list and delete streams over HTTP",
+		Short:             "Create, append to, read, list, delete and move streams",
 		PersistentPreRunE: func(*cobra.Command, []string) error { e.resolve(); return nil },
 	}
 	e.bind(c)
-	c.AddCommand(streamCreate(e), streamAppend(e), streamRead(e), streamTail(e), streamHead(e), streamList(e), streamDelete(e), streamClose(e))
+	c.AddCommand(streamCreate(e), streamAppend(e), streamRead(e), streamTail(e), streamHead(e), streamList(e), streamDelete(e), streamClose(e),
+		streamTransfer(e), streamTransfers(e), streamCancelTransfer(e))
 	return c
 }
 

@@ -30,6 +30,13 @@ type Node interface {
 	Table(ctx context.Context, name string) (layer.TableRow, error)
 	BucketStatuses(ctx context.Context, table string) ([]nodes.BucketStatus, error)
 	Transfers(ctx context.Context) ([]nodes.TransferStatus, error)
+
+	Transfer(ctx context.Context, table string, bucket int, to int64) (layer.TransferRow, error)
+	CancelTransfer(ctx context.Context, stream int64) error
+	SetSlots(ctx context.Context, node int64, slots int) error
+	DrainNode(ctx context.Context, node int64) (int, error)
+	Rebalance(ctx context.Context) (int, error)
+	FenceNode(ctx context.Context, id int64) error
 }
 
 // Inspector reads the metadata row by row; *layer.Store is one.
@@ -88,12 +95,20 @@ func (s *Server) routes(metrics prometheus.Gatherer) http.Handler {
 	e.GET("/metrics", echo.WrapHandler(promhttp.HandlerFor(metrics, promhttp.HandlerOpts{})))
 	e.GET("/admin/version", func(c echo.Context) error { return c.JSON(http.StatusOK, s.build) })
 	e.GET("/admin/cluster", func(c echo.Context) error { return c.JSON(http.StatusOK, s.node.Status(c.Request().Context())) })
-	e.GET("/admin/nodes", func(c echo.Context) error { return c.JSON(http.StatusOK, list(s.node.NodeStatuses(c.Request().Context()))) })
+	e.GET("/admin/nodes", func(c echo.Context) error {
+		return c.JSON(http.StatusOK, list(s.node.NodeStatuses(c.Request().Context())))
+	})
 	e.GET("/admin/streams", s.tables)
 	e.GET("/admin/streams/*", s.table)
 	e.GET("/admin/transfers", s.transfers)
 	e.GET("/admin/inspect", s.inspect)
 	e.GET("/admin/inspect/check", s.check)
+	e.POST("/admin/transfer", action(s.transfer))
+	e.POST("/admin/transfer/cancel", action(s.cancelTransfer))
+	e.POST("/admin/rebalance", action(s.rebalance))
+	e.POST("/admin/drain", action(s.drain))
+	e.POST("/admin/slots", action(s.setSlots))
+	e.POST("/admin/fence", action(s.fence))
 	for path, handler := range map[string]http.HandlerFunc{
 		"/debug/pprof/": pprof.Index, "/debug/pprof/cmdline": pprof.Cmdline, "/debug/pprof/profile": pprof.Profile,
 		"/debug/pprof/symbol": pprof.Symbol, "/debug/pprof/trace": pprof.Trace,
@@ -124,6 +139,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 	status, code := http.StatusInternalServerError, "internal"
 	var he *echo.HTTPError
+	var elsewhere *nodes.NotController
 	switch {
 	case errors.As(err, &he):
 		status, code = he.Code, "http_error"
@@ -132,7 +148,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 		status, code = http.StatusNotFound, "not_found"
 	case errors.Is(err, nodes.ErrInvalidRequest), errors.Is(err, nodes.ErrInvalidName):
 		status, code = http.StatusBadRequest, "invalid"
-	case errors.Is(err, nodes.ErrUnavailable):
+	case errors.Is(err, nodes.ErrUnavailable), errors.As(err, &elsewhere):
 		status, code = http.StatusServiceUnavailable, "unavailable"
 	}
 	if status == http.StatusInternalServerError {

@@ -109,8 +109,21 @@ func TestFiveInFlightSurviveTwoMoves(t *testing.T) {
 }
 
 func TestZombieAcknowledgesNothing(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"inline":        func(*Options) {},
+		"objects":       func(o *Options) { o.WAL.InlineMax = -1 },
+		"store alone":   func(o *Options) { o.WAL.InlineMax = -1; o.Fence = layer.FenceStore },
+		"layer alone":   func(o *Options) { o.WAL.InlineMax = -1; o.Fence = layer.FenceLayer },
+		"one at a time": func(o *Options) { o.WAL.Inflight = 1 },
+	} {
+		t.Run(name, func(t *testing.T) { zombie(t, change) })
+	}
+}
+
+func zombie(t *testing.T, change func(*Options)) {
 	c := newCluster(t)
 	c.options.Engine.PackInterval = time.Hour
+	change(&c.options)
 	nodes := c.startAll(3)
 	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
 	require.NoError(t, err)
@@ -142,6 +155,7 @@ func TestZombieAcknowledgesNothing(t *testing.T) {
 		row, err := nodes[0].layer.WAL(c.ctx(), zombie.ref)
 		return err == nil && row.Done
 	})
+	time.Sleep(4*c.options.SweepInterval + c.options.DestroyGrace) // everything that can be collected is
 
 	zombie.pause.open()
 	for range 10 {

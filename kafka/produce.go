@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -114,7 +115,7 @@ func (p *production) check(ctx context.Context, part *producePartition) (batch.B
 	if err != nil {
 		return batch.Batch{}, err
 	}
-	return p.server.checkBatch(p.call.request.version, part.records, p.server.maxMessageBytes(table))
+	return p.server.checkBatch(ctx, p.call.request.version, part.records, p.server.maxMessageBytes(table))
 }
 
 // errTransactions refuses transactions.
@@ -131,7 +132,7 @@ func (p *production) table(ctx context.Context, topic int) (layer.TableRow, erro
 
 // checkBatch finds the one batch in a partition's records and refuses what a producer may not send. It corrects the batch's largest
 // timestamp, which look-ups by time rely on and some producers get wrong.
-func (s *Server) checkBatch(version int16, records []byte, maxMessageBytes int) (batch.Batch, error) {
+func (s *Server) checkBatch(ctx context.Context, version int16, records []byte, maxMessageBytes int) (batch.Batch, error) {
 	if len(records) == 0 {
 		return batch.Batch{}, refuse(kerr.InvalidRecord, "no record batch")
 	}
@@ -155,7 +156,7 @@ func (s *Server) checkBatch(version int16, records []byte, maxMessageBytes int) 
 	case b.IsTransactional():
 		return batch.Batch{}, errTransactions
 	}
-	summary, err := b.CheckRecords(s.options.MaxDecompressedBytes)
+	summary, err := s.checkRecords(ctx, b)
 	if err != nil {
 		return batch.Batch{}, err
 	}
@@ -164,6 +165,30 @@ func (s *Server) checkBatch(version int16, records []byte, maxMessageBytes int) 
 		b.MaxTimestamp = summary.MaxTimestamp
 	}
 	return b, nil
+}
+
+const (
+	// quickDecompressed is what each connection may decompress a batch to at any time, bytes.
+	quickDecompressed = 8 << 20
+	// largeDecompressions is how many batches that decompress to more are checked at the same time.
+	largeDecompressions = 2
+)
+
+// checkRecords reads every record of a batch. Batches that decompress to a lot wait for each other, so that what many connections
+// decompress at the same time stays bounded.
+func (s *Server) checkRecords(ctx context.Context, b batch.Batch) (batch.Summary, error) {
+	most := s.options.MaxDecompressedBytes
+	summary, err := b.CheckRecords(min(most, quickDecompressed))
+	if !errors.Is(err, batch.ErrTooLarge) || most <= quickDecompressed {
+		return summary, err
+	}
+	select {
+	case s.decompressions <- struct{}{}:
+	case <-ctx.Done():
+		return summary, ctx.Err()
+	}
+	defer func() { <-s.decompressions }()
+	return b.CheckRecords(most)
 }
 
 // maxMessageBytes is the table's max.message.bytes.

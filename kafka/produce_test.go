@@ -297,6 +297,11 @@ func TestDecompressionBombsAreRefused(t *testing.T) {
 	producer := n.client(t, kgo.ProducerBatchCompression(kgo.GzipCompression()), kgo.ProducerBatchMaxBytes(8<<20))
 	err := producer.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: make([]byte, 4<<20)}).FirstErr()
 	require.ErrorIs(t, err, kerr.MessageTooLarge)
+
+	n = oneNode(t)
+	n.create(t, "t", 1, nil)
+	large := n.client(t, kgo.ProducerBatchCompression(kgo.GzipCompression()), kgo.ProducerBatchMaxBytes(32<<20))
+	require.NoError(t, large.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Value: make([]byte, 20<<20)}).FirstErr())
 }
 
 func TestProduceTimesOut(t *testing.T) {

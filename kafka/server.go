@@ -25,6 +25,8 @@ type Server struct {
 	apis                   map[int16]api
 	defaultMaxMessageBytes int // max.message.bytes of a table that does not set it
 
+	decompressions chan struct{} // holds one item for each large batch that is being decompressed
+
 	stop chan struct{}  // closed by Shutdown: no new requests, and those that wait for records end
 	work sync.WaitGroup // listeners and connections
 
@@ -40,11 +42,14 @@ func NewServer(options Options, broker Broker, logger *slog.Logger, metrics *Met
 		return nil, err
 	}
 	s := &Server{
-		options:     options,
-		broker:      broker,
-		logger:      logger,
-		metrics:     metrics,
-		stop:        make(chan struct{}),
+		options: options,
+		broker:  broker,
+		logger:  logger,
+		metrics: metrics,
+		stop:    make(chan struct{}),
+
+		decompressions: make(chan struct{}, largeDecompressions),
+
 		listeners:   make(map[net.Listener]struct{}),
 		connections: make(map[*connection]struct{}),
 	}

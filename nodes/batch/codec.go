@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/golang/snappy"
@@ -50,11 +52,12 @@ const maxZstdWindow = 128 << 20
 
 // The decoders are costly to make and hold no state between uses, so they are kept.
 var (
-	gzipReaders = sync.Pool{New: func() any { return new(gzip.Reader) }}
-	lz4Readers  = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
-	zstdReaders = sync.Pool{New: func() any {
+	gzipReaders  = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	lz4Readers   = sync.Pool{New: func() any { return lz4.NewReader(nil) }}
+	zstdDecoders = sync.Pool{New: func() any {
 		// One at a time keeps it free of goroutines; these options are always accepted.
-		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow))
+		d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxZstdWindow),
+			zstd.WithDecodeAllCapLimit(true))
 		if err != nil {
 			panic(err)
 		}
@@ -84,15 +87,7 @@ func decompress(dst []byte, codec Codec, src []byte, max int) ([]byte, error) {
 		r.Reset(bytes.NewReader(src))
 		return readBounded(dst, r, codec, max)
 	case Zstd:
-		r := zstdReaders.Get().(*zstd.Decoder)
-		defer func() {
-			_ = r.Reset(nil) // lets go of src
-			zstdReaders.Put(r)
-		}()
-		if err := r.Reset(bytes.NewReader(src)); err != nil {
-			return nil, fmt.Errorf("%w: zstd: %w", ErrCorrupt, err)
-		}
-		return readBounded(dst, r, codec, max)
+		return decompressZstd(dst, src, max)
 	}
 	return nil, fmt.Errorf("%w: %v", ErrInvalid, codec)
 }
@@ -116,6 +111,48 @@ func readBounded(dst []byte, r io.Reader, codec Codec, max int) ([]byte, error) 
 			return nil, fmt.Errorf("%w: %v: %w", ErrCorrupt, codec, err)
 		}
 	}
+}
+
+// zstdGuess is the room first made for a frame that does not tell its size, as a multiple of the compressed bytes.
+const zstdGuess = 4
+
+// zstdBlock is the most that one block of a frame decodes to. It takes at least 4 bytes, which bounds what a frame can claim.
+const (
+	zstdBlock = 128 << 10
+	zstdRatio = zstdBlock / 4
+)
+
+// decompressZstd decodes in one go, into room that it makes itself: a streaming decoder would allocate the window that a frame claims.
+func decompressZstd(dst, src []byte, most int) ([]byte, error) {
+	d := zstdDecoders.Get().(*zstd.Decoder)
+	defer zstdDecoders.Put(d)
+	room := max(zstdGuess*len(src), 2*zstdBlock)
+	var header zstd.Header
+	if err := header.Decode(src); err == nil && header.HasFCS {
+		if header.FrameContentSize > uint64(most) {
+			return nil, fmt.Errorf("%w of %d bytes", ErrTooLarge, most)
+		}
+		room = min(int(header.FrameContentSize), zstdRatio*len(src))
+	}
+	for room = max(room, cap(dst)-len(dst)); ; room *= zstdGuess {
+		room = min(room, most)
+		dst = slices.Grow(dst, room)
+		out, err := d.DecodeAll(src, dst[:len(dst):len(dst)+room])
+		switch {
+		case err == nil:
+			return out, nil
+		case !lacksRoom(err):
+			return nil, fmt.Errorf("%w: zstd: %w", ErrCorrupt, err)
+		case room >= most:
+			return nil, fmt.Errorf("%w of %d bytes", ErrTooLarge, most)
+		}
+	}
+}
+
+// lacksRoom tells whether decoding failed because there was too little room. The decoder has no error of its own for a block that does not
+// fit; TestAZstdWindowCostsNoMoreThanItsData notices when its words change.
+func lacksRoom(err error) bool {
+	return errors.Is(err, zstd.ErrDecoderSizeExceeded) || strings.Contains(err.Error(), "output bigger than max block size")
 }
 
 // xerialMagic begins the framing of the Java snappy library: magic, version int32, compatible version int32, then chunks of an

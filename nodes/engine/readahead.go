@@ -181,7 +181,7 @@ func (c *cursor) hold(e *Engine, a *aheadBlock) {
 // and stops, and goes on from there with the next block that is read.
 func (c *cursor) planAhead(s *Stream, entry layer.ObjectEntry, blocks []segment.Block, window int64) {
 	e := s.engine
-	if c.bytes > window/2 {
+	if c.bytes > window-window/4 {
 		return // refilled in large steps, so that one ranged read brings many blocks
 	}
 	s.mu.Lock()
@@ -204,6 +204,9 @@ func (c *cursor) planAhead(s *Stream, entry layer.ObjectEntry, blocks []segment.
 		}
 		if !c.planEntry(e, entry, blocks, window) {
 			return
+		}
+		if next, ok := e.entries.find(s.id, entry.End); ok && entry.End < packed {
+			e.startIndex(next) // known by the time that planning gets there
 		}
 	}
 }

@@ -58,8 +58,8 @@ var serving = fx.Module("serving", fx.Provide(
 	func(ctx context.Context, c Config, n *nodes.Node, logger *slog.Logger, m *streams.Metrics) (*streams.Server, error) {
 		return streams.New(ctx, c.HTTP, n, logger, m)
 	},
-	func(n *nodes.Node, store *layer.Store, g prometheus.Gatherer, build ops.Build, logger *slog.Logger) *admin.Server {
-		return admin.New(n, store, g, build, logger)
+	func(ctx context.Context, n *nodes.Node, store *layer.Store, g prometheus.Gatherer, build ops.Build, logger *slog.Logger) *admin.Server {
+		return admin.New(ctx, n, store, g, build, logger)
 	},
 ))
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"strconv"
 	"text/tabwriter"
 
@@ -29,6 +30,7 @@ type inspection struct {
 	admin  string
 	rows   layer.InspectOptions
 	asJSON bool
+	follow bool
 }
 
 func newInspect() *cobra.Command {
@@ -39,7 +41,12 @@ func newInspect() *cobra.Command {
 		Long: `Show the rows of the metadata, decoded. With --cluster-file they are read from FoundationDB. Otherwise a node that serves the data directory is
 asked by its admin listener; when none runs, the embedded engine is opened.`,
 		Args: args(cobra.NoArgs),
-		RunE: func(c *cobra.Command, _ []string) error { return in.show(c) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if in.follow {
+				return in.followLog(c)
+			}
+			return in.show(c)
+		},
 	}
 	if err := settings.Bind(c.PersistentFlags(), &in.config.Process); err != nil {
 		panic(err)
@@ -54,6 +61,7 @@ asked by its admin listener; when none runs, the embedded engine is opened.`,
 	f.StringVar(&in.rows.Keyspace, "keyspace", "", "only this keyspace, such as stream or wal")
 	f.Int64Var(&in.rows.Stream, "stream", 0, "only rows of this stream id")
 	f.Int64Var(&in.rows.Node, "node", 0, "only rows of this node id")
+	c.Flags().BoolVar(&in.follow, "follow", false, "show what is appended to the metadata log, until interrupted")
 	f.IntVar(&in.rows.Limit, "limit", 0, "no more rows than this; 0 for all")
 	c.AddCommand(&cobra.Command{
 		Use: "check", Short: "Check the invariants of the metadata and list what is wrong", Args: args(cobra.NoArgs),
@@ -80,6 +88,11 @@ func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, 
 		return in.admin, nil, func() {}, nil
 	}
 	ctx := c.Context()
+	if in.config.FDB.ClusterFile == "" {
+		if _, err := os.Stat(wiring.MetadataDir(in.config.Process.DataDir)); err != nil {
+			return "", nil, nil, fmt.Errorf("there is no metadata in data directory %s: %w", in.config.Process.DataDir, err)
+		}
+	}
 	db, err := wiring.OpenDatabase(ctx, in.config, slog.New(slog.DiscardHandler))
 	if errors.Is(err, embedded.ErrInUse) {
 		local, readErr := wiring.ReadAddresses(in.config.Process.DataDir)
@@ -122,6 +135,35 @@ func (in *inspection) show(c *cobra.Command) error {
 	query := url.Values{"keyspace": {in.rows.Keyspace}, "stream": {strconv.FormatInt(in.rows.Stream, 10)},
 		"node": {strconv.FormatInt(in.rows.Node, 10)}, "limit": {strconv.Itoa(in.rows.Limit)}}
 	return lines(c.Context(), "http://"+ask+"/admin/inspect?"+query.Encode(), each)
+}
+
+// followLog shows records of the metadata log as they come.
+func (in *inspection) followLog(c *cobra.Command) error {
+	ask, store, done, err := in.source(c)
+	if err != nil {
+		return err
+	}
+	defer done()
+	each := func(line admin.LogLine) error {
+		if in.asJSON {
+			return json.NewEncoder(c.OutOrStdout()).Encode(line)
+		}
+		_, err := fmt.Fprintf(c.OutOrStdout(), "%s  %s by %s\n", line.Versionstamp, line.Command, line.By)
+		for _, change := range line.Changes {
+			if err == nil {
+				_, err = fmt.Fprintf(c.OutOrStdout(), "    %s %d%s %s\n", change.Keyspace, change.ID, change.Name, change.Row)
+			}
+		}
+		return err
+	}
+	if store != nil {
+		return admin.FollowLog(c.Context(), store, each)
+	}
+	err = lines(c.Context(), "http://"+ask+"/admin/inspect/follow", each)
+	if c.Context().Err() != nil {
+		return nil
+	}
+	return err
 }
 
 func (in *inspection) check(c *cobra.Command) error {

@@ -41,6 +41,7 @@ type Node interface {
 
 // Inspector reads the metadata row by row; *layer.Store is one.
 type Inspector interface {
+	Log
 	Inspect(ctx context.Context, options layer.InspectOptions, each func(layer.InspectRow) error) error
 	Check(ctx context.Context, each func(layer.Problem)) error
 }
@@ -52,11 +53,15 @@ type Server struct {
 	build     ops.Build
 	logger    *slog.Logger
 	http      *http.Server
+	// live ends answers that would go on for ever; it is cancelled first when the server stops.
+	live    context.Context
+	endLive context.CancelFunc
 }
 
-// New makes a listener that does not serve yet.
-func New(node Node, inspector Inspector, metrics prometheus.Gatherer, build ops.Build, logger *slog.Logger) *Server {
+// New makes a listener that does not serve yet. parent ends answers that go on for ever.
+func New(parent context.Context, node Node, inspector Inspector, metrics prometheus.Gatherer, build ops.Build, logger *slog.Logger) *Server {
 	s := &Server{node: node, inspector: inspector, build: build, logger: logger}
+	s.live, s.endLive = context.WithCancel(parent)
 	s.http = &http.Server{
 		Handler:           s.routes(metrics),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -76,6 +81,7 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown waits for requests until ctx ends, then cuts them.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.endLive()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		s.http.Close()
@@ -103,6 +109,7 @@ func (s *Server) routes(metrics prometheus.Gatherer) http.Handler {
 	e.GET("/admin/transfers", s.transfers)
 	e.GET("/admin/inspect", s.inspect)
 	e.GET("/admin/inspect/check", s.check)
+	e.GET("/admin/inspect/follow", s.follow)
 	e.POST("/admin/transfer", action(s.transfer))
 	e.POST("/admin/transfer/cancel", action(s.cancelTransfer))
 	e.POST("/admin/rebalance", action(s.rebalance))

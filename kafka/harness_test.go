@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -290,6 +289,3 @@ func fetchOf(topic string, partition int32, offset int64) *kmsg.FetchRequest {
 }
 
 func str(s string) *string { return &s }
-
-// topicName makes names that differ within a test.
-func topicName(i int) string { return fmt.Sprintf("topic-%d", i) }

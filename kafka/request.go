@@ -21,7 +21,6 @@ type request struct {
 	body        []byte // what follows the header; aliases the frame
 	arrived     time.Time
 	peer        string
-	local       net.Addr
 }
 
 // parseRequest decodes a frame's header: API key and version int16, correlation id int32, client id (nullable string), and tags in

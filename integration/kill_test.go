@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,40 +99,49 @@ func killUnderLoad(t *testing.T, options process.Options, times int) {
 
 // clients are the writers and readers of a test: a topic of three partitions, and an HTTP stream.
 type clients struct {
-	node    *process.Node
+	kafka   []string
+	http    func() string // the c.http of the next node, in turn
 	topic   []*history.Stream
 	stream  *history.Stream
 	writers []interface{ Stop(time.Duration) }
 	readers []interface{ Stop() }
 }
 
-const topicName = "events"
+const (
+	topicName  = "events"
+	streamName = "rooms/lobby"
+)
 
-func startClients(t *testing.T, node *process.Node) *clients {
+func startClients(t *testing.T, nodes ...*process.Node) *clients {
 	t.Helper()
-	c := &clients{node: node, stream: history.New("rooms/lobby")}
+	c := &clients{stream: history.New(streamName)}
+	for _, n := range nodes {
+		c.kafka = append(c.kafka, n.Kafka)
+	}
+	var turn atomic.Int64
+	c.http = func() string {
+		return nodes[int(turn.Add(1))%len(nodes)].HTTP
+	}
 	for partition := range 3 {
 		c.topic = append(c.topic, history.New(fmt.Sprintf("%s/%d", topicName, partition)))
 	}
-	createTopic(t, node, topicName, int32(len(c.topic)))
-	address := func() string { return node.HTTP }
-	require.NoError(t, load.CreateJSONStream(t.Context(), address, c.stream.Name))
+	createTopic(t, c.kafka, topicName, int32(len(c.topic)))
+	require.NoError(t, load.CreateJSONStream(t.Context(), c.http, c.stream.Name))
 
-	seeds := []string{node.Kafka}
 	c.writers = append(c.writers,
-		load.StartKafkaWriter(t, seeds, "k1", topicName, c.topic, 3*time.Millisecond, 0),
-		load.StartKafkaWriter(t, seeds, "k2", topicName, c.topic, 11*time.Millisecond, 2000),
-		load.StartHTTPWriter(t, address, "h1", c.stream, 2*time.Millisecond),
-		load.StartHTTPWriter(t, address, "h2", c.stream, 5*time.Millisecond))
+		load.StartKafkaWriter(t, c.kafka, "k1", topicName, c.topic, 3*time.Millisecond, 0),
+		load.StartKafkaWriter(t, c.kafka, "k2", topicName, c.topic, 11*time.Millisecond, 2000),
+		load.StartHTTPWriter(t, c.http, "h1", c.stream, 2*time.Millisecond),
+		load.StartHTTPWriter(t, c.http, "h2", c.stream, 5*time.Millisecond))
 	c.readers = append(c.readers,
-		load.StartKafkaReader(t, seeds, "kr", topicName, c.topic),
-		load.StartHTTPReader(t, address, "hr", c.stream))
+		load.StartKafkaReader(t, c.kafka, "kr", topicName, c.topic),
+		load.StartHTTPReader(t, c.http, "hr", c.stream))
 	return c
 }
 
-func createTopic(t *testing.T, node *process.Node, name string, partitions int32) {
+func createTopic(t *testing.T, seeds []string, name string, partitions int32) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(node.Kafka))
+	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
 	require.NoError(t, err)
 	defer client.Close()
 	_, err = kadm.NewClient(client).CreateTopic(t.Context(), partitions, -1, nil, name)
@@ -163,11 +173,11 @@ func (c *clients) check(t *testing.T) {
 	require.NotZero(t, c.stream.Acks(), "nothing was acknowledged over HTTP")
 	for partition, h := range c.topic {
 		require.NotZero(t, h.Acks(), "nothing was acknowledged on partition %d", partition)
-		final, err := load.ReadPartition(ctx, []string{c.node.Kafka}, topicName, int32(partition), int64(h.Acks()))
+		final, err := load.ReadPartition(ctx, c.kafka, topicName, int32(partition), int64(h.Acks()))
 		require.NoError(t, err)
 		require.Empty(t, h.Check(final))
 	}
-	final, err := load.ReadStream(ctx, func() string { return c.node.HTTP }, c.stream.Name)
+	final, err := load.ReadStream(ctx, c.http, c.stream.Name)
 	require.NoError(t, err)
 	require.Empty(t, c.stream.Check(final))
 }

@@ -239,7 +239,10 @@ func (s *Server) longPoll(c echo.Context, t target, r request, offset int64) err
 	ctx, stop := s.liveContext(c, s.options.LongPollTimeout)
 	defer stop()
 	if offset > t.stream.End() {
-		return &engine.OffsetOutOfRange{Stream: t.stream.ID(), Offset: offset, Start: t.stream.Start(), End: t.stream.End()}
+		// There is nothing to wait for: the engine says why, once it is sure that this end is not that of a leader that was replaced.
+		if _, err := s.chunk(ctx, t, offset); err != nil {
+			return err
+		}
 	}
 	if err := t.stream.Wait(ctx, offset); err != nil && !s.waited(ctx) {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // requestTimeout bounds one try of a request.
-const requestTimeout = 10 * time.Second
+const requestTimeout = 5 * time.Second
 
 // retryPause is how long clients wait after a failure.
 const retryPause = 50 * time.Millisecond

@@ -32,7 +32,7 @@ func StartKafkaWriter(t testing.TB, seeds []string, name, topic string, partitio
 	client, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(seeds...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(2 * time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 50 * time.Millisecond }), kgo.MetadataMinAge(50 * time.Millisecond),
-		kgo.MaxBufferedRecords(1000), kgo.RecordRetries(1 << 30), kgo.UnknownTopicRetries(-1), kgo.ProduceRequestTimeout(5 * time.Second),
+		kgo.MaxBufferedRecords(1000), kgo.RecordRetries(1 << 30), kgo.UnknownTopicRetries(-1), kgo.ProduceRequestTimeout(5 * time.Second), kgo.RequestTimeoutOverhead(2 * time.Second),
 	}, options...)...)
 	if err != nil {
 		t.Fatal(err)

@@ -51,9 +51,14 @@ type Node struct {
 // New makes a node that is not running.
 func New(t testing.TB, options Options) *Node {
 	t.Helper()
+	options.Args = append(options.Args, metadata(t)...)
+	return newNode(t, options)
+}
+
+func newNode(t testing.TB, options Options) *Node {
+	t.Helper()
 	n := &Node{t: t, options: options, Dir: t.TempDir()}
 	n.log = filepath.Join(n.Dir, "varve.log")
-	n.options.Args = append(n.options.Args, metadata(t)...)
 	t.Cleanup(func() {
 		n.Kill()
 		if t.Failed() {
@@ -147,6 +152,20 @@ func (n *Node) Exited() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.exited
+}
+
+// Running tells whether the process was started and has not ended.
+func (n *Node) Running() bool {
+	exited := n.Exited()
+	if exited == nil {
+		return false
+	}
+	select {
+	case <-exited:
+		return false
+	default:
+		return true
+	}
 }
 
 // Signal sends a signal to the process.

@@ -1,0 +1,210 @@
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/varvedb/varve/layer/embedded"
+	"github.com/varvedb/varve/layer/embedded/remote"
+	"github.com/varvedb/varve/layer/kvtest"
+	"github.com/varvedb/varve/nodes"
+)
+
+// Cluster is several nodes over one metadata store and one object store.
+type Cluster struct {
+	Nodes []*Node
+	t     testing.TB
+}
+
+// NewCluster makes nodes with the ids from 1 up, none of which runs. Their metadata lies in an engine that this process serves, or in the
+// FoundationDB of kvtest's variables; their objects, without Options.Storage, in a directory.
+func NewCluster(t testing.TB, count int, options Options) *Cluster {
+	t.Helper()
+	if options.Storage == "" {
+		options.Storage = "file://" + t.TempDir()
+	}
+	shared := metadata(t)
+	if shared == nil {
+		shared = []string{"--metadata-socket", serveMetadata(t)}
+	}
+	c := &Cluster{t: t}
+	for id := 1; id <= count; id++ {
+		own := options
+		own.Args = append(append([]string{"--node-id", strconv.Itoa(id)}, shared...), options.Args...)
+		c.Nodes = append(c.Nodes, newNode(t, own))
+	}
+	return c
+}
+
+// serveMetadata serves an engine in memory until the test ends, and gives its socket.
+func serveMetadata(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "varve") // the paths of t.TempDir can be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "metadata")
+	l, err := remote.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := kvtest.OpenEmbedded(t, embedded.Options{})
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- remote.Serve(ctx, l, engine, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serve the metadata: %v", err)
+		}
+		os.RemoveAll(dir)
+	})
+	return path
+}
+
+// Start starts every node and returns when all are ready.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		n.Start()
+	}
+	for _, n := range c.Nodes {
+		n.AwaitReady()
+	}
+}
+
+// Node is the node with an id.
+func (c *Cluster) Node(id int64) *Node { return c.Nodes[id-1] }
+
+// Kafka gives the Kafka addresses of all nodes.
+func (c *Cluster) Kafka() []string {
+	var all []string
+	for _, n := range c.Nodes {
+		all = append(all, n.Addresses.Kafka)
+	}
+	return all
+}
+
+// Running lists the nodes whose processes have not ended.
+func (c *Cluster) Running() []*Node {
+	var running []*Node
+	for _, n := range c.Nodes {
+		if n.Running() {
+			running = append(running, n)
+		}
+	}
+	return running
+}
+
+// settleTimeout bounds how long a cluster may take to do what it must.
+const settleTimeout = 90 * time.Second
+
+// Await waits until done is true, and fails the test after a time.
+func (c *Cluster) Await(what string, done func() bool) {
+	c.t.Helper()
+	deadline := time.Now().Add(settleTimeout)
+	for !done() {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("after %v not yet: %s", settleTimeout, what)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// Streams tells of the streams of a table, as a node other than the given ones reads them.
+func (c *Cluster) Streams(table string, not ...*Node) ([]nodes.BucketStatus, error) {
+	var body struct {
+		Streams []nodes.BucketStatus `json:"streams"`
+	}
+	err := c.ask("/admin/streams/"+url.PathEscape(table), &body, not)
+	return body.Streams, err
+}
+
+// Statuses tells of every node, as one other than the given ones sees them.
+func (c *Cluster) Statuses(not ...*Node) (all []nodes.NodeStatus, err error) {
+	err = c.ask("/admin/nodes", &all, not)
+	return all, err
+}
+
+func (c *Cluster) ask(path string, into any, not []*Node) error {
+	last := fmt.Errorf("no node runs")
+	for _, n := range c.Running() {
+		if contains(not, n) {
+			continue
+		}
+		if last = getJSON("http://"+n.Admin+path, into); last == nil {
+			return nil
+		}
+	}
+	return last
+}
+
+func contains(all []*Node, n *Node) bool {
+	for _, other := range all {
+		if other == n {
+			return true
+		}
+	}
+	return false
+}
+
+func getJSON(address string, into any) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", address, answer.Status)
+	}
+	return json.NewDecoder(answer.Body).Decode(into)
+}
+
+// AwaitServed waits until every stream of the tables is open at a leader that is none of the given nodes.
+func (c *Cluster) AwaitServed(tables []string, not ...*Node) {
+	c.t.Helper()
+	gone := map[int64]bool{}
+	for i, n := range c.Nodes {
+		if contains(not, n) {
+			gone[int64(i+1)] = true
+		}
+	}
+	c.Await(fmt.Sprintf("every stream of %v is served by a node other than %v", tables, gone), func() bool {
+		for _, table := range tables {
+			streams, err := c.Streams(table, not...)
+			if err != nil || len(streams) == 0 {
+				return false
+			}
+			for _, s := range streams {
+				if gone[s.Leader] || s.State != "open" || s.Epoch != s.LeaderEpoch {
+					return false
+				}
+			}
+		}
+		return true
+	})
+}
+
+// Check runs `varve inspect check` through a node.
+func (c *Cluster) Check() {
+	c.t.Helper()
+	n := c.Running()[0]
+	if out, err := n.Varve("inspect", "check", "--admin", n.Admin); err != nil {
+		c.t.Errorf("the metadata is broken: %v\n%s", err, out)
+	}
+}

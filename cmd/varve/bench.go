@@ -37,6 +37,7 @@ func newBench() *cobra.Command {
 		RunE:              func(c *cobra.Command, _ []string) error { return b.run(c.Context(), c.OutOrStdout()) },
 	}
 	b.bind(c)
+	c.AddCommand(newBenchTopics(b))
 	f := c.Flags()
 	f.StringVar(&b.topic, "topic", "", "topic to use, which must be empty; default a new one, deleted afterwards")
 	f.Int32Var(&b.partitions, "partitions", 1, "partitions of the topic")

@@ -380,3 +380,37 @@ func TestObjectStoreOutageIsLivedThrough(t *testing.T) {
 	fill(t, c, p, k, "t", 2, seq, 2)
 	k.check(c, "t", 2)
 }
+
+func TestLeaderThatIsCutOffRefusesNothingForGood(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
+	require.NoError(t, err)
+	p, k := c.client(), newChecker()
+	seq := fill(t, c, p, k, "t", 2, 0, 2)
+	bucket := 0
+	if _, m, err := c.leader(c.ctx(), "t", 0); err == nil && m == nodes[0] {
+		bucket = 1
+	}
+	old, err := nodes[1].Stream(c.ctx(), "t", bucket)
+	require.NoError(t, err)
+	nodes[1].pause.close() // it can reach nobody, but clients can reach it
+	seq = fill(t, c, p, k, "t", 2, seq, 3)
+
+	ctx, cancel := context.WithTimeout(c.ctx(), 500*time.Millisecond)
+	defer cancel()
+	_, err = old.Append(ctx, engine.Append{Batches: []batch.Batch{build("t", bucket, p.id, seq, 1)}})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, engine.ErrOutOfOrderSequence, "the producer has appended elsewhere")
+	_, err = old.Read(ctx, engine.Read{Offset: int64(seq), MaxBytes: 1000})
+	var outside *engine.OffsetOutOfRange
+	require.Error(t, err)
+	require.NotErrorAs(t, err, &outside, "the offset exists elsewhere")
+
+	nodes[1].pause.open()
+	<-nodes[1].Done()
+	_, err = old.Append(c.ctx(), engine.Append{Batches: []batch.Batch{build("t", bucket, p.id, seq, 1)}})
+	require.NotErrorIs(t, err, engine.ErrOutOfOrderSequence)
+	require.Error(t, err)
+	k.check(c, "t", 2)
+}

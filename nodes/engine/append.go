@@ -85,14 +85,14 @@ func (s *Stream) Append(ctx context.Context, a Append) (AppendResult, error) {
 }
 
 // AppendAsync checks the append and assigns its offsets before it returns, so that calls are ordered, and calls done once: at once, on
-// this goroutine, when the append is refused or is the duplicate of a durable one; otherwise when it is durable or has failed, in the order of calls
+// this goroutine, when the append is refused or is the duplicate of a durable one; on another one when a refusal has to be confirmed
+// (ErrOutOfOrderSequence, see verify); otherwise when it is durable or has failed, in the order of calls
 // of this stream, on the log's goroutine, which done must not hold up. Call Reserve first. Errors are those of Append, but for ErrTimeout.
 func (s *Stream) AppendAsync(a Append, done func(AppendResult, error)) {
 	answer, err := s.submit(a, false, done)
 	switch {
 	case err != nil:
-		s.engine.metrics.appends.refused.Inc()
-		done(AppendResult{}, err)
+		s.refuse(err, done)
 	case answer != nil:
 		s.engine.metrics.appends.duplicate.Inc()
 		done(*answer, nil)

@@ -32,7 +32,7 @@ func run(t *testing.T, u *unit, steps []step) {
 		got := &answers{}
 		u.stream.AppendAsync(Append{Batches: []batch.Batch{makeBatch(st.n, st.id, st.epoch, st.seq)}}, got.done)
 		u.log.answer(len(u.log.waiting), nil)
-		all := got.all()
+		all := got.await(t, 1)
 		require.Len(t, all, 1, "step %d", i)
 		require.ErrorIs(t, all[0].err, st.err, "step %d", i)
 		if st.err != nil {
@@ -77,8 +77,7 @@ func TestHTTPProducerRules(t *testing.T) {
 		got := &answers{}
 		u.stream.AppendAsync(Append{Batches: []batch.Batch{makeBatch(1, -1, 0, 0)}, Producer: &Producer{ID: -5, Epoch: epoch, Seq: seq}}, got.done)
 		u.log.answer(len(u.log.waiting), nil)
-		require.Len(t, got.all(), 1)
-		return got.all()[0]
+		return got.await(t, 1)[0]
 	}
 	refused := func(epoch, seq int64, kind error, current, expected int64) {
 		t.Helper()
@@ -260,7 +259,7 @@ func TestSeveralBatchesInOneAppend(t *testing.T) {
 	u.log.answer(1, nil)
 	require.Equal(t, AppendResult{Base: 0, Last: 4, LogAppendTime: -1}, got.all()[0].result)
 	u.stream.AppendAsync(Append{Batches: []batch.Batch{makeBatch(1, 1, 0, 4), makeBatch(1, 1, 0, 6)}}, got.done)
-	require.ErrorIs(t, got.all()[1].err, ErrOutOfOrderSequence)
+	require.ErrorIs(t, got.await(t, 2)[1].err, ErrOutOfOrderSequence)
 	require.Equal(t, int64(5), u.stream.next, "all or nothing")
 	for _, a := range []Append{{}, {Batches: []batch.Batch{{}}}, {Batches: []batch.Batch{makeBatch(1, -1, 0, 0)}, Producer: &Producer{ID: 3}}} {
 		_, err := u.stream.Append(t.Context(), a)

@@ -26,6 +26,7 @@ type Layer interface {
 	TrimStream(ctx context.Context, by layer.NodeRef, stream, epoch, start int64) (row layer.StreamRow, more bool, err error)
 	EndStream(ctx context.Context, by layer.NodeRef, stream, epoch, end int64) error
 	WAL(ctx context.Context, node layer.NodeRef) (layer.WALRow, error)
+	VerifyNode(ctx context.Context, node layer.NodeRef) error
 }
 
 // Log is what an engine needs of the write-ahead log; *wal.Log is it.

@@ -80,8 +80,11 @@ type emptyLayer struct {
 	ended map[int64]int64
 	err   error // of EndStream
 	rows  []layer.ProducerState
+
+	verify error // of VerifyNode
 }
 
+func (l *emptyLayer) VerifyNode(context.Context, layer.NodeRef) error  { return l.verify }
 func (l *emptyLayer) DurableEnd(context.Context, int64) (int64, error) { return 0, nil }
 func (l *emptyLayer) Producers(context.Context, int64) ([]layer.ProducerState, error) {
 	return l.rows, nil
@@ -162,6 +165,13 @@ func (a *answers) all() []appendAnswer {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return append([]appendAnswer(nil), a.list...)
+}
+
+// await gives the answers once there are n.
+func (a *answers) await(t *testing.T, n int) []appendAnswer {
+	t.Helper()
+	require.Eventually(t, func() bool { return len(a.all()) >= n }, 10*time.Second, time.Millisecond)
+	return a.all()
 }
 
 // makeBatch builds a batch of n records, by a producer when id >= 0.

@@ -36,6 +36,12 @@ type ReadResult struct {
 // must look at; the error of ctx.
 func (s *Stream) Read(ctx context.Context, r Read) (ReadResult, error) {
 	result, packed, err := s.readTail(r)
+	var outside *OffsetOutOfRange
+	if errors.As(err, &outside) && r.Offset > outside.End {
+		if unsure := s.engine.verify(ctx); unsure != nil {
+			err = unsure
+		}
+	}
 	if err == nil && r.Offset < packed {
 		err = s.readPacked(ctx, r, packed, &result)
 	}

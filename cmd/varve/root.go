@@ -20,7 +20,7 @@ func newRoot(build ops.Build) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench())
+	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench(), newDev())
 	return root
 }
 

@@ -11,8 +11,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-// topicsPerRequest is how many topics one request creates.
-const topicsPerRequest = 100
+// One request creates up to so many topics, and up to so many partitions unless one topic has more.
+const (
+	topicsPerRequest     = 100
+	partitionsPerRequest = 10_000
+)
 
 // newBenchTopics measures how fast topics are made, which is a matter of the metadata alone.
 func newBenchTopics(b *benchmark) *cobra.Command {
@@ -36,11 +39,12 @@ func newBenchTopics(b *benchmark) *cobra.Command {
 
 func (b *benchmark) createTopics(ctx context.Context, out io.Writer, count int, partitions int32) error {
 	prefix := fmt.Sprintf("bench-%d-", time.Now().UnixNano())
-	took := newSamples(count / topicsPerRequest)
+	at := max(1, min(topicsPerRequest, partitionsPerRequest/int(partitions)))
+	took := newSamples(count / at)
 	start := time.Now()
-	for made := 0; made < count; made += topicsPerRequest {
-		names := make([]string, 0, topicsPerRequest)
-		for i := made; i < min(count, made+topicsPerRequest); i++ {
+	for made := 0; made < count; made += at {
+		names := make([]string, 0, at)
+		for i := made; i < min(count, made+at); i++ {
 			names = append(names, fmt.Sprintf("%s%07d", prefix, i))
 		}
 		sent := time.Now()
@@ -51,7 +55,7 @@ func (b *benchmark) createTopics(ctx context.Context, out io.Writer, count int, 
 	}
 	total := time.Since(start)
 	fmt.Fprintf(out, "topics: %d of %d partitions in %.2f s, %.0f topics/s\n", count, partitions, total.Seconds(), float64(count)/total.Seconds())
-	took.report(out, fmt.Sprintf("  %d topics after", topicsPerRequest))
+	took.report(out, fmt.Sprintf("  %d topics after", at))
 	return nil
 }
 

@@ -249,3 +249,27 @@ func TestPartitionsOfOthersAreListed(t *testing.T) {
 	_, err = nodes[0].Partitions(c.ctx(), "u")
 	require.ErrorIs(t, err, ErrUnknownTable)
 }
+
+func TestWhatWasJustMadeElsewhereIsKnown(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	served := func(s *engine.Stream, err error) {
+		t.Helper()
+		var elsewhere *NotLeader
+		if err != nil {
+			require.ErrorAs(t, err, &elsewhere)
+		}
+	}
+	for i := range 20 {
+		name := fmt.Sprintf("t%d", i)
+		row, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: name, Buckets: 1})
+		require.NoError(t, err)
+		served(nodes[1].StreamByUUID(c.ctx(), row.UUID, 0))
+		served(nodes[1].Stream(c.ctx(), name, 0))
+		_, err = nodes[0].AddBuckets(c.ctx(), name, 2, false)
+		require.NoError(t, err)
+		served(nodes[1].Stream(c.ctx(), name, 1))
+		_, err = nodes[1].Stream(c.ctx(), name, 2)
+		require.ErrorIs(t, err, ErrUnknownBucket)
+	}
+}

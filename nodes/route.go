@@ -31,13 +31,26 @@ func (n *Node) StreamByUUID(ctx context.Context, id uuid.UUID, bucket int) (*eng
 		return nil, err
 	}
 	row, ok := n.TableByUUID(id)
-	if !ok {
-		return nil, fmt.Errorf("%w: id %v", ErrUnknownTable, id)
+	if !ok { // it may have been created through another node a moment ago
+		if err := n.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		if row, ok = n.TableByUUID(id); !ok {
+			return nil, fmt.Errorf("%w: id %v", ErrUnknownTable, id)
+		}
 	}
 	return n.stream(ctx, row, bucket)
 }
 
 func (n *Node) stream(ctx context.Context, table layer.TableRow, bucket int) (*engine.Stream, error) {
+	if bucket >= max(table.Buckets, table.Target) { // it may have been added through another node a moment ago
+		if err := n.catchUp(ctx); err != nil {
+			return nil, err
+		}
+		if fresh, ok := n.view.TableByID(table.ID); ok {
+			table = fresh
+		}
+	}
 	if bucket < 0 || bucket >= max(table.Buckets, table.Target) {
 		return nil, fmt.Errorf("%w: %d of %q, which has %d", ErrUnknownBucket, bucket, table.Name, table.Buckets)
 	}
@@ -46,6 +59,16 @@ func (n *Node) stream(ctx context.Context, table layer.TableRow, bucket int) (*e
 		return s, nil
 	}
 	return n.awaitStream(ctx, table, key)
+}
+
+// catchUp brings the view to where the metadata is now, before something is said not to exist.
+func (n *Node) catchUp(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, n.options.OpenWait)
+	defer cancel()
+	if err := n.view.Sync(ctx); err != nil {
+		return fmt.Errorf("%w: read metadata: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // awaitStream answers for a bucket that is not open here: another node's is redirected at once, one that should be open here is waited for.

@@ -27,6 +27,10 @@ build: $(FDB_READY) ## build bin/varve
 run: build ## start a single node on this machine (ARGS='--log-level debug' adds flags)
 	$(BIN)/varve serve $(ARGS)
 
+.PHONY: demo
+demo: build ## show a failover: three nodes, a producer, a leader that is killed
+	$(BIN)/varve demo $(ARGS)
+
 .PHONY: test
 test: $(FDB_READY) $(VERSITYGW) build ## run the tests (PACKAGES=./layer/... for some of them)
 	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -timeout 20m $(TESTFLAGS) $(PACKAGES)

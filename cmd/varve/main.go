@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/varvedb/varve/nodes"
@@ -33,18 +34,18 @@ func run(args []string) int {
 	root := newRoot(ops.NewBuild(version, commit))
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	// One line, whatever errors were joined on the way.
+	fmt.Fprintf(os.Stderr, "varve: %s\n", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	var usage *usageError
 	switch {
-	case err == nil:
-		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "varve: %v\n", err)
 		return exitUsage
 	case errors.Is(err, nodes.ErrFenced):
-		fmt.Fprintf(os.Stderr, "varve: %v\n", err)
 		return exitFenced
 	}
-	fmt.Fprintf(os.Stderr, "varve: %v\n", err)
 	return exitFailed
 }
 

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/varvedb/varve/ops"
@@ -20,7 +24,7 @@ func newRoot(build ops.Build) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
-	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench(), newDev())
+	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench(), newDev(), newDemo())
 	return root
 }
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -33,7 +31,7 @@ Exit codes: 0 stopped cleanly, 1 failed, 2 wrong usage, 3 fenced (start it again
 				return &usageError{err}
 			}
 			if err := config.Validate(); err != nil {
-				return &usageError{fmt.Errorf("%s", strings.ReplaceAll(err.Error(), "\n", "; "))}
+				return &usageError{err}
 			}
 			return wiring.Serve(c.Context(), config, build, c.OutOrStdout(), c.ErrOrStderr())
 		},

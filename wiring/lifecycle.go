@@ -2,7 +2,6 @@ package wiring
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -66,12 +65,23 @@ func Serve(ctx context.Context, c Config, build ops.Build, out, logs io.Writer) 
 		return app.Stop(closing)
 	}
 	if err := app.Err(); err != nil {
-		return errors.Join(dig.RootCause(err), closeAll())
+		return first(p.Logger, dig.RootCause(err), closeAll())
 	}
 	if err := app.Start(ctx); err != nil {
-		return errors.Join(err, closeAll())
+		return first(p.Logger, err, closeAll())
 	}
-	return errors.Join(p.run(ctx, alive, out), closeAll())
+	return first(p.Logger, p.run(ctx, alive, out), closeAll())
+}
+
+// first is what ended the process: the first error. What else failed because of it, or on the way out, goes to the log.
+func first(logger *slog.Logger, err, after error) error {
+	if err == nil {
+		return after
+	}
+	if after != nil && logger != nil {
+		logger.Warn("stopping after a failure did not go cleanly either", "err", after)
+	}
+	return err
 }
 
 // run starts the parts in order, waits, and stops them in reverse:
@@ -94,13 +104,17 @@ func (p process) run(ctx, alive context.Context, out io.Writer) error {
 	}
 	serve("admin", p.Sockets.admin, p.Admin.Serve)
 	err := p.start(ctx)
-	if err == nil {
+	switch {
+	case err != nil && ctx.Err() != nil: // asked to stop while it waited for its stores, say
+		p.Logger.Info("stopping before it was started", "why", context.Cause(ctx), "err", err)
+		err = nil
+	case err == nil:
 		serve("Kafka", p.Sockets.kafka, func(l net.Listener) error { return p.Kafka.Serve(alive, l) })
 		serve("HTTP", p.Sockets.http, p.HTTP.Serve)
 		p.greet(out)
 		err = p.await(ctx, failed)
 	}
-	err = errors.Join(err, p.stop(alive))
+	err = first(p.Logger, err, p.stop(alive))
 	serving.Wait()
 	return err
 }
@@ -108,9 +122,9 @@ func (p process) run(ctx, alive context.Context, out io.Writer) error {
 // start brings the node up. Until the metadata and the object store answer it tries again and says so.
 func (p process) start(ctx context.Context) error {
 	if err := objects.CheckAccess(ctx, p.Objects); err != nil {
-		return err
+		return fmt.Errorf("object store: %w", err)
 	}
-	if err := awaitDatabase(ctx, p.Database); err != nil {
+	if err := awaitDatabase(ctx, p.Database, p.Logger); err != nil {
 		return err
 	}
 	if err := p.Layer.EnsureFormat(ctx); err != nil {
@@ -136,7 +150,9 @@ func (p process) await(ctx context.Context, failed <-chan error) error {
 }
 
 func (p process) stop(alive context.Context) error {
-	p.Node.Drain(alive)
+	if p.Node.State() != nodes.StateNew { // there is nothing to drain when the start failed before the node's
+		p.Node.Drain(alive)
+	}
 	ctx, cancel := context.WithTimeout(alive, p.Config.Process.ShutdownTimeout)
 	defer cancel()
 	shutdown(ctx, p.Logger, map[string]server{"Kafka": p.Kafka, "HTTP": p.HTTP})

@@ -35,11 +35,11 @@ func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Databa
 		return remote.Open(path), nil
 	}
 	if err := os.MkdirAll(MetadataDir(c.Process.DataDir), 0o755); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory %s: %w", c.Process.DataDir, err)
 	}
 	db, err := embedded.Open(MetadataDir(c.Process.DataDir), embedded.Options{Logger: logger})
 	if errors.Is(err, embedded.ErrInUse) {
-		return nil, fmt.Errorf("data directory %s is in use by another process: %w", c.Process.DataDir, err)
+		return nil, fmt.Errorf("data directory %s is in use by another process; stop it or choose another --data-dir (%w)", c.Process.DataDir, embedded.ErrInUse)
 	}
 	return db, err
 }
@@ -70,16 +70,26 @@ type reachable interface {
 const sayEvery = 3 * time.Second
 
 // awaitDatabase returns once the database answers, and says every few seconds that it does not.
-func awaitDatabase(ctx context.Context, db kv.Database) error {
+func awaitDatabase(ctx context.Context, db kv.Database, logger *slog.Logger) error {
 	if r, ok := db.(reachable); ok {
 		return r.WaitReachable(ctx, sayEvery)
 	}
-	return nil
+	for {
+		attempt, cancel := context.WithTimeout(ctx, sayEvery)
+		err := db.ReadTransact(attempt, func(kv.ReadTransaction) error { return nil })
+		if err == nil || ctx.Err() != nil || errors.Is(err, kv.ErrClosed) {
+			cancel()
+			return err
+		}
+		logger.Warn("metadata is not available", "err", err)
+		<-attempt.Done() // an error that came early must not make a busy loop
+		cancel()
+	}
 }
 
 func newDatabase(ctx context.Context, lc fx.Lifecycle, c Config, logger *slog.Logger) (kv.Database, error) {
 	if err := os.MkdirAll(c.Process.DataDir, 0o755); err != nil {
-		return nil, fmt.Errorf("data directory: %w", err)
+		return nil, fmt.Errorf("data directory %s: %w", c.Process.DataDir, err)
 	}
 	db, err := OpenDatabase(ctx, c, logger)
 	if err != nil {

@@ -25,7 +25,32 @@ func newRoot(build ops.Build) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench(), newDev(), newDemo())
+	helpUnlessKnown(root)
 	return root
+}
+
+// helpUnlessKnown makes commands that only have commands below them show their help, and refuse a command that they do not have.
+func helpUnlessKnown(c *cobra.Command) {
+	for _, below := range c.Commands() {
+		helpUnlessKnown(below)
+	}
+	if c.Runnable() {
+		return
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	c.Args = func(c *cobra.Command, given []string) error {
+		if len(given) == 0 {
+			return nil
+		}
+		text := fmt.Sprintf("%s has no command %q", c.CommandPath(), given[0])
+		if c.SuggestionsMinimumDistance <= 0 {
+			c.SuggestionsMinimumDistance = 2
+		}
+		if near := c.SuggestionsFor(given[0]); len(near) > 0 {
+			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return &usageError{errors.New(text)}
+	}
 }
 
 // args makes a check of positional arguments a mistake of usage.

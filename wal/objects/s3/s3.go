@@ -101,7 +101,10 @@ func Open(ctx context.Context, location Location, options Options) (*Store, erro
 
 // configure reads environment and profiles as the AWS tools do.
 func (s *Store) configure(ctx context.Context) (aws.Config, error) {
-	load := []func(*config.LoadOptions) error{config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(s.tune))}
+	load := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(awshttp.NewBuildableClient().WithTransportOptions(s.tune)),
+		config.WithLogger(logging.Nop{}), // the default one writes to stderr in a form of its own
+	}
 	if s.options.Credentials != nil {
 		load = append(load, config.WithCredentialsProvider(s.options.Credentials))
 	}
@@ -194,7 +197,7 @@ type credentials struct{ aws.CredentialsProvider }
 // credentialsOf keeps what is known to be missing apart from what the store refused.
 func credentialsOf(p aws.CredentialsProvider) aws.CredentialsProvider { return credentials{p} }
 
-var errNoCredentials = errors.New("no AWS credentials")
+var errNoCredentials = errors.New("no AWS credentials (set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE)")
 
 func (c credentials) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	value, err := c.CredentialsProvider.Retrieve(ctx)

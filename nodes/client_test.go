@@ -94,7 +94,7 @@ func (p *client) try(ctx context.Context, table string, bucket int, seq int32, c
 // append appends until it is acknowledged or ctx ends. A refusal that says that a record was lost or doubled fails the test.
 func (p *client) append(ctx context.Context, table string, bucket int, seq int32, count int) (engine.AppendResult, error) {
 	for {
-		attempt, cancel := context.WithTimeout(ctx, 3*time.Second)
+		attempt, cancel := context.WithTimeout(ctx, time.Second)
 		result, err := p.try(attempt, table, bucket, seq, count)
 		cancel()
 		switch {

@@ -116,7 +116,10 @@ func TestZombieAcknowledgesNothing(t *testing.T) {
 		"layer alone":   func(o *Options) { o.WAL.InlineMax = -1; o.Fence = layer.FenceLayer },
 		"one at a time": func(o *Options) { o.WAL.Inflight = 1 },
 	} {
-		t.Run(name, func(t *testing.T) { zombie(t, change) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // they mostly wait
+			zombie(t, change)
+		})
 	}
 }
 

@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"runtime/pprof"
@@ -91,9 +90,4 @@ func (l *loop) pause(ctx context.Context, wait time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
-}
-
-// ended tells whether err only says that the context ended.
-func ended(ctx context.Context, err error) bool {
-	return ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ctx.Err()))
 }

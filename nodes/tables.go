@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -19,9 +20,12 @@ type CreateTable struct {
 	Buckets      int               // 1 to Options.MaxBuckets
 	Options      map[string]string // ValidateTableOptions
 	ValidateOnly bool              // check everything, make nothing
+	// Here lets this node lead every bucket, if streams may be placed on it: for a table whose first records come with the request.
+	Here bool
 }
 
-// CreateTable makes a table and returns once this node's view has it. Its streams are led by live nodes, bucket i by node (i + start) mod n.
+// CreateTable makes a table and returns once this node's view has it. Its streams are led by live nodes, bucket i by node (i + start) mod n, or
+// by this node.
 // Errors: ErrTableExists, ErrInvalidName, ErrInvalidOption, ErrInvalidBuckets, ErrUnavailable (whether it was made is then not known).
 func (n *Node) CreateTable(ctx context.Context, create CreateTable) (layer.TableRow, error) {
 	if create.Kind == "" {
@@ -42,7 +46,7 @@ func (n *Node) CreateTable(ctx context.Context, create CreateTable) (layer.Table
 	at := time.Now()
 	row, _, err := n.layer.CreateTable(ctx, n.ref, layer.CreateTable{
 		Name: create.Name, UUID: uuid.New(), Kind: create.Kind, Buckets: create.Buckets, Options: maps.Clone(create.Options),
-		Leaders: n.spread(create.Buckets, at), RequestID: uuid.New(), At: at,
+		Leaders: n.leadersOf(create, at), RequestID: uuid.New(), At: at,
 	})
 	switch {
 	case errors.Is(err, layer.ErrTableExists):
@@ -67,6 +71,13 @@ func (n *Node) checkCreate(create CreateTable) error {
 		return fmt.Errorf("%w: %d, want 1 to %d", ErrInvalidBuckets, create.Buckets, n.options.MaxBuckets)
 	}
 	return ValidateTableOptions(create.Options)
+}
+
+func (n *Node) leadersOf(create CreateTable, at time.Time) []int64 {
+	if self := n.Self(); create.Here && self.Slots > 0 && !self.Fenced {
+		return slices.Repeat([]int64{self.ID}, create.Buckets)
+	}
+	return n.spread(create.Buckets, at)
 }
 
 // spread places buckets on live nodes with slots, in turn. Without such a node they have no leader until there is one.

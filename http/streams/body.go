@@ -13,8 +13,16 @@ import (
 	"github.com/varvedb/varve/nodes/engine"
 )
 
-// readBody reads the body of a request up to the largest append.
+// readBody reads the body of a request up to the largest append, and keeps it for a request that is sent on.
 func (s *Server) readBody(c echo.Context) ([]byte, error) {
+	body, err := s.bodyOf(c)
+	if err == nil {
+		c.Set(bodyKey, body)
+	}
+	return body, err
+}
+
+func (s *Server) bodyOf(c echo.Context) ([]byte, error) {
 	r := c.Request()
 	if r.ContentLength > s.options.MaxBody {
 		return nil, &http.MaxBytesError{Limit: s.options.MaxBody}

@@ -36,8 +36,10 @@ func (s *Server) create(c echo.Context) error {
 	}
 	t, err := s.target(ctx, c)
 	if err != nil {
+		s.tellCreated(ctx, c, w, made)
 		return err
 	}
+	made = made || justCreated(c, t)
 	if made {
 		if err := fill(ctx, t, w); err != nil {
 			return err
@@ -47,6 +49,23 @@ func (s *Server) create(c echo.Context) error {
 	}
 	s.expiry.touch(t.table)
 	return answerCreated(c, t, made)
+}
+
+// tellCreated marks the request as one whose stream was made here, and is to be filled by its leader, should it be another node.
+func (s *Server) tellCreated(ctx context.Context, c echo.Context, w wanted, made bool) {
+	if !made {
+		return
+	}
+	if table, err := s.broker.Table(ctx, w.name); err == nil {
+		c.Request().Header.Set(headerCreated, table.UUID.String())
+	}
+}
+
+// justCreated tells whether the stream was made by the node that sent this request on, and nobody has used it yet.
+func justCreated(c echo.Context, t target) bool {
+	h := c.Request().Header
+	_, ended := t.stream.Ended()
+	return h.Get(headerForwarded) != "" && h.Get(headerCreated) == t.table.UUID.String() && t.stream.End() == 0 && !ended
 }
 
 func (s *Server) wanted(c echo.Context) (w wanted, err error) {
@@ -100,7 +119,7 @@ func (s *Server) ensure(ctx context.Context, w wanted) (made bool, err error) {
 	if w.expiry.expiresAt != "" {
 		options[nodes.OptionHTTPExpiresAt] = w.expiry.expiresAt
 	}
-	_, err = s.broker.CreateTable(ctx, nodes.CreateTable{Name: w.name, Buckets: 1, Options: options})
+	_, err = s.broker.CreateTable(ctx, nodes.CreateTable{Name: w.name, Buckets: 1, Options: options, Here: true})
 	if errors.Is(err, nodes.ErrTableExists) {
 		return false, nil
 	}

@@ -14,6 +14,7 @@ type Options struct {
 	LongPollTimeout time.Duration `flag:"http-long-poll-timeout" default:"20s" usage:"how long a long poll waits for data"`
 	SSELifetime     time.Duration `flag:"http-sse-lifetime" default:"60s" usage:"how long a stream of server-sent events lasts before the client is asked to connect again"`
 	AppendTimeout   time.Duration `flag:"http-append-timeout" default:"30s" usage:"how long an append waits to become durable before it is answered 503"`
+	Routing         Routing       `flag:"routing" default:"redirect" usage:"what is done with an HTTP request for a stream that another node leads: local (answer 503), redirect (answer 307) or proxy (ask the leader)"`
 	CORSOrigins     []string      `flag:"http-cors-origins" default:"*" usage:"origins whose pages may use streams, separated by commas; empty for none"`
 }
 
@@ -27,5 +28,9 @@ func (o Options) Validate() error {
 	case o.LongPollTimeout <= 0 || o.SSELifetime <= 0 || o.AppendTimeout <= 0:
 		return fmt.Errorf("http-long-poll-timeout, http-sse-lifetime and http-append-timeout must be greater than 0")
 	}
-	return nil
+	switch o.Routing {
+	case RoutingLocal, RoutingRedirect, RoutingProxy:
+		return nil
+	}
+	return fmt.Errorf("routing is %q, want %s, %s or %s", o.Routing, RoutingLocal, RoutingRedirect, RoutingProxy)
 }

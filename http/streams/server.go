@@ -26,6 +26,7 @@ type Server struct {
 	expiry  *expirations
 
 	http       *http.Server
+	transport  *http.Transport // to leaders
 	background sync.WaitGroup
 	// live ends every read that waits; it is cancelled first when the server stops.
 	live     context.Context
@@ -38,7 +39,7 @@ func New(parent context.Context, options Options, broker Broker, logger *slog.Lo
 	if err := options.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{options: options, broker: broker, logger: logger, metrics: metrics}
+	s := &Server{options: options, broker: broker, logger: logger, metrics: metrics, transport: newTransport(options)}
 	s.live, s.endLive = context.WithCancel(parent)
 	s.expiry = newExpirations(broker, logger)
 	protocols := new(http.Protocols)
@@ -72,6 +73,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		s.http.Close()
 	}
+	s.transport.CloseIdleConnections()
 	s.background.Wait()
 	return err
 }
@@ -90,7 +92,7 @@ func (s *Server) routes() http.Handler {
 	for method, handle := range map[string]echo.HandlerFunc{
 		http.MethodPut: s.create, http.MethodPost: s.append, http.MethodGet: s.read, http.MethodHead: s.head, http.MethodDelete: s.delete,
 	} {
-		e.Add(method, Prefix+"*", handle)
+		e.Add(method, Prefix+"*", s.route(handle))
 	}
 	return e
 }

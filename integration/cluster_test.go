@@ -23,11 +23,11 @@ const exitFenced = 3
 var tables = []string{topicName, streamName}
 
 // startCluster starts three nodes that find a dead one in three seconds.
-func startCluster(t *testing.T) *process.Cluster {
-	c := process.NewCluster(t, 3, process.Options{Binary: binary, Args: []string{
+func startCluster(t *testing.T, args ...string) *process.Cluster {
+	c := process.NewCluster(t, 3, process.Options{Binary: binary, Args: append([]string{
 		"--heartbeat-interval", "500ms", "--node-timeout", "3s", "--lease-ttl", "2s", "--detector-interval", "250ms", "--coordinator-tick", "500ms",
 		"--sync-interval", "1s", "--pack-interval", "700ms", "--merge-interval", "2s", "--shutdown-timeout", "20s",
-	}})
+	}, args...)})
 	c.Start()
 	return c
 }
@@ -165,10 +165,10 @@ func TestRollingRestart(t *testing.T) {
 	clients.finish(t, cluster)
 }
 
-// Streams are moved from node to node under load, by the command.
+// Streams are moved from node to node under load, by the command. HTTP requests that reach another node than the leader are proxied.
 func TestTransferUnderLoad(t *testing.T) {
 	random := seed(t)
-	cluster := startCluster(t)
+	cluster := startCluster(t, "--routing", "proxy")
 	clients := startClients(t, cluster.Nodes...)
 	for range rounds(8) {
 		table, bucket := topicName, random.IntN(3)
@@ -186,4 +186,60 @@ func TestTransferUnderLoad(t *testing.T) {
 		clients.awaitProgress(cluster, 5)
 	}
 	clients.finish(t, cluster)
+}
+
+// An operator fences a node through one that does not hold the lease. The node exits as fenced, its streams move, and what it was asked for
+// is answered by others.
+func TestFenceByOperator(t *testing.T) {
+	seed(t)
+	cluster := startCluster(t)
+	clients := startClients(t, cluster.Nodes...)
+	clients.awaitProgress(cluster, 20)
+	statuses, err := cluster.Statuses()
+	require.NoError(t, err)
+	var via, victim *process.Node // neither holds the lease
+	for _, s := range statuses {
+		switch n := cluster.Node(s.ID); {
+		case s.Controller:
+		case via == nil:
+			via = n
+		default:
+			victim = n
+		}
+	}
+	out, err := via.Varve("cluster", "fence", fmt.Sprint(victim.ID()), "--admin", via.Admin)
+	require.NoError(t, err, out)
+	require.Equal(t, exitFenced, victim.ExitCode())
+	cluster.AwaitServed(tables, victim)
+	_, err = via.Varve("cluster", "fence", fmt.Sprint(victim.ID()), "--admin", via.Admin)
+	require.ErrorContains(t, err, "fenced already")
+	victim.Start()
+	victim.AwaitReady()
+	clients.finish(t, cluster)
+}
+
+// A node without slots makes a stream that another leads, with all that came with the request.
+func TestStreamMadeByNodeWithoutSlots(t *testing.T) {
+	cluster := startCluster(t)
+	n := cluster.Nodes[0]
+	out, err := n.Varve("cluster", "set-slots", "1", "0", "--admin", n.Admin)
+	require.NoError(t, err, out)
+	cluster.Await("node 1 has no slots", func() bool {
+		statuses, err := cluster.Statuses()
+		return err == nil && statuses[0].Slots == 0
+	})
+	for i := range 4 {
+		name := fmt.Sprint("made/", i)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+n.HTTP+"/v1/stream/"+name, strings.NewReader("first"))
+		require.NoError(t, err)
+		r.Header.Set("Content-Type", "text/plain")
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		answer.Body.Close()
+		require.Equal(t, http.StatusCreated, answer.StatusCode)
+		require.NotEqual(t, n, leader(t, cluster, name, 0))
+		out, err := n.Varve("stream", "read", name, "--http", n.HTTP)
+		require.NoError(t, err)
+		require.Equal(t, "first", out)
+	}
 }

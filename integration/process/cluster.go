@@ -39,6 +39,7 @@ func NewCluster(t testing.TB, count int, options Options) *Cluster {
 	c := &Cluster{t: t}
 	for id := 1; id <= count; id++ {
 		own := options
+		own.id = int64(id)
 		own.Args = append(append([]string{"--node-id", strconv.Itoa(id)}, shared...), options.Args...)
 		c.Nodes = append(c.Nodes, newNode(t, own))
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Storage string   // --storage; empty for a directory
 	Args    []string // more flags
 	Env     []string // more environment, NAME=value
+
+	id int64 // of a node of a cluster
 }
 
 // Node is a process that serves a data directory, and can be started again on the same addresses.
@@ -146,6 +148,9 @@ func (n *Node) AwaitReady() {
 		}
 	}
 }
+
+// ID is the node's id in its cluster.
+func (n *Node) ID() int64 { return n.options.id }
 
 // Exited is closed when the process has ended.
 func (n *Node) Exited() <-chan struct{} {

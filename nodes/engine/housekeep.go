@@ -34,6 +34,9 @@ func (e *Engine) housekeep(ctx context.Context) error {
 
 // housekeep does what one stream needs of the metadata. It gives up soon when that is away: there are other streams, and another round.
 func (s *Stream) housekeep(ctx context.Context, now time.Time) error {
+	if !s.unfinishedEnd() && !s.hasProducers() {
+		return nil // most streams of a node that has many
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.engine.options.LookupTimeout)
 	defer cancel()
 	if s.unfinishedEnd() {
@@ -63,10 +66,7 @@ func loadProducers(rows []layer.ProducerState) producerTable {
 //
 // It excludes packing, so that a producer that comes back meanwhile is written after its old row was removed, not before.
 func (s *Stream) expireProducers(ctx context.Context, now time.Time) error {
-	s.mu.Lock()
-	empty := len(s.producers) == 0
-	s.mu.Unlock()
-	if empty {
+	if !s.hasProducers() {
 		return nil
 	}
 	if !s.engine.packMu.TryLock() {
@@ -93,6 +93,12 @@ func (s *Stream) expireProducers(ctx context.Context, now time.Time) error {
 		stored = stored[n:]
 	}
 	return nil
+}
+
+func (s *Stream) hasProducers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.producers) > 0
 }
 
 // takeExpired takes the producers to be forgotten out of the table.

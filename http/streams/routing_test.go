@@ -146,7 +146,8 @@ func TestProxyPassesEventsAtOnce(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Equal(t, "data:1", lines.Text())
 	close(more)
-	require.True(t, lines.Scan() && lines.Scan())
+	require.True(t, lines.Scan())
+	require.True(t, lines.Scan())
 	require.Equal(t, "data:2", lines.Text())
 	answer.Body.Close()
 	<-left

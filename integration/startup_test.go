@@ -120,13 +120,13 @@ func TestStartRefused(t *testing.T) {
 		"log level":         {args: []string{"--log-level", "loud"}, code: exitUsage, says: []string{`"loud"`}},
 		"storage URL":       {args: []string{"--storage", "gs://bucket"}, code: exitUsage, says: []string{"s3://bucket/prefix"}},
 		"secret in URL":     {args: []string{"--storage", "s3://key:hunter2@bucket"}, code: exitUsage, says: []string{"credentials do not belong"}},
-		"no bucket":         {args: []string{"--storage", strings.Replace(bucket, objectstest.Bucket, "no-such-bucket", 1)}, env: keys, code: exitFailed, says: []string{"object store", "s3://no-such-bucket", "NoSuchBucket"}},
-		"credentials":       {args: []string{"--storage", denied}, env: keys, code: exitFailed, says: []string{"object store", "AccessDenied"}},
+		"no bucket":         {args: []string{"--storage", strings.Replace(bucket, objectstest.Bucket, "no-such-bucket", 1)}, env: keys, code: exitFailed, says: []string{"--storage", "s3://no-such-bucket", "NoSuchBucket"}},
+		"credentials":       {args: []string{"--storage", denied}, env: keys, code: exitFailed, says: []string{"--storage", "AccessDenied"}},
 		"no credentials": {
-			args: []string{"--storage", bucket}, code: exitFailed, says: []string{"object store", "no AWS credentials", "AWS_ACCESS_KEY_ID"},
+			args: []string{"--storage", bucket}, code: exitFailed, says: []string{"--storage", "no AWS credentials", "AWS_ACCESS_KEY_ID"},
 			env: []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "AWS_PROFILE=", "AWS_CONFIG_FILE=none", "AWS_SHARED_CREDENTIALS_FILE=none", "AWS_EC2_METADATA_DISABLED=true"},
 		},
-		"nobody answers": {args: []string{"--storage", "s3://bucket?endpoint=http://" + nobody}, env: keys, code: exitFailed, says: []string{"object store", "connection refused"}},
+		"nobody answers": {args: []string{"--storage", "s3://bucket?endpoint=http://" + nobody}, env: keys, code: exitFailed, says: []string{"--storage", "connection refused"}},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, t.TempDir(), s) })
 	}
@@ -154,13 +154,13 @@ func TestStartRefusedByTheDataDirectory(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.Mkdir(filepath.Join(dir, "data"), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "objects"), nil, 0o600))
-		refused(t, dir, start{code: exitFailed, says: []string{filepath.Join(dir, "data", "objects"), "not a directory"}})
+		refused(t, dir, start{code: exitFailed, says: []string{"object store directory", "not a directory"}})
 	})
 	t.Run("in use", func(t *testing.T) {
 		node := process.New(t, process.Options{Binary: binary})
 		node.Start()
 		node.AwaitReady()
-		refused(t, t.TempDir(), start{args: []string{"--data-dir", node.DataDir()}, code: exitFailed, says: []string{"data directory " + node.DataDir() + " is in use by another process"}, within: 5 * time.Second})
+		refused(t, t.TempDir(), start{args: []string{"--data-dir", node.DataDir()}, code: exitFailed, says: []string{"data directory " + node.DataDir() + ": directory is in use by another process"}, within: 5 * time.Second})
 	})
 	t.Run("of a newer format", func(t *testing.T) {
 		dir := t.TempDir()
@@ -262,6 +262,7 @@ func TestStop(t *testing.T) {
 		require.NoError(t, cmd.Start())
 		writer.Close()
 		buffer := make([]byte, 4096)
+		defer time.AfterFunc(failTime, func() { cmd.Process.Kill() }).Stop()
 		for !strings.Contains(said.String(), "metadata is not available") {
 			n, err := reader.Read(buffer)
 			require.NoError(t, err, "it ended without saying that the metadata is not available: %s", said.String())

@@ -122,7 +122,7 @@ func (p process) run(ctx, alive context.Context, out io.Writer) error {
 // start brings the node up. Until the metadata and the object store answer it tries again and says so.
 func (p process) start(ctx context.Context) error {
 	if err := objects.CheckAccess(ctx, p.Objects); err != nil {
-		return fmt.Errorf("object store: %w", err)
+		return fmt.Errorf("--storage: %w", err)
 	}
 	if err := awaitDatabase(ctx, p.Database, p.Logger); err != nil {
 		return err

@@ -39,7 +39,7 @@ func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Databa
 	}
 	db, err := embedded.Open(MetadataDir(c.Process.DataDir), embedded.Options{Logger: logger})
 	if errors.Is(err, embedded.ErrInUse) {
-		return nil, fmt.Errorf("data directory %s is in use by another process; stop it or choose another --data-dir (%w)", c.Process.DataDir, embedded.ErrInUse)
+		return nil, fmt.Errorf("data directory %s: %w by another process; stop it or choose another --data-dir", c.Process.DataDir, embedded.ErrInUse)
 	}
 	return db, err
 }
@@ -76,7 +76,10 @@ func awaitDatabase(ctx context.Context, db kv.Database, logger *slog.Logger) err
 	}
 	for {
 		attempt, cancel := context.WithTimeout(ctx, sayEvery)
-		err := db.ReadTransact(attempt, func(kv.ReadTransaction) error { return nil })
+		err := db.ReadTransact(attempt, func(tr kv.ReadTransaction) error {
+			_, err := tr.ReadVersion()
+			return err
+		})
 		if err == nil || ctx.Err() != nil || errors.Is(err, kv.ErrClosed) {
 			cancel()
 			return err

@@ -42,7 +42,7 @@ func helpUnlessKnown(c *cobra.Command) {
 		if len(given) == 0 {
 			return nil
 		}
-		text := fmt.Sprintf("%s has no command %q", c.CommandPath(), given[0])
+		text := fmt.Sprintf("there is no command %q", c.CommandPath()+" "+given[0])
 		if c.SuggestionsMinimumDistance <= 0 {
 			c.SuggestionsMinimumDistance = 2
 		}

@@ -13,7 +13,6 @@ package remote
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -78,18 +77,6 @@ func (db *Database) ReadTransact(ctx context.Context, fn func(kv.ReadTransaction
 		// A function that read nothing learns all the same that the database is closed.
 		return db.usable()
 	})
-}
-
-// WaitReachable returns once the server answers, or ctx ends.
-func (db *Database) WaitReachable(ctx context.Context, _ time.Duration) error {
-	err := db.ReadTransact(ctx, func(tx kv.ReadTransaction) error {
-		_, err := tx.ReadVersion()
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("metadata server at %s: %w", db.path, err)
-	}
-	return nil
 }
 
 // Close implements kv.Database: it cuts the transactions and watches under way.

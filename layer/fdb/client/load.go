@@ -39,7 +39,7 @@ func loadError(code int, path, message string) error {
 	case C.VARVE_FDB_OK:
 		return nil
 	case C.VARVE_FDB_MISSING:
-		return fmt.Errorf("%w: install foundationdb-clients 7.3 or newer, or name the library: %s", ErrMissing, message)
+		return fmt.Errorf("%w: install foundationdb-clients 7.3 or newer, or name the library by --fdb-library: %s", ErrMissing, message)
 	case C.VARVE_FDB_TOO_OLD:
 		return fmt.Errorf("%w: %s supports API version %s, and %d is needed: install foundationdb-clients 7.3 or newer",
 			ErrTooOld, named, message, APIVersion)

@@ -86,7 +86,11 @@ func (n *Node) renewLease(ctx context.Context, t *tenure) error {
 	}
 	_, err := n.layer.RenewLease(ctx, t.lease)
 	if errors.Is(err, layer.ErrNotHolder) {
-		n.endTenure(t, "another node took it")
+		why := "another node took it"
+		if n.leaving.Load() {
+			why = "released, the node stops"
+		}
+		n.endTenure(t, why)
 		return nil
 	}
 	if err != nil {

@@ -86,7 +86,9 @@ func (b *benchmark) deleteTopic(ctx context.Context) {
 }
 
 func (b *benchmark) client(options ...kgo.Opt) (*kgo.Client, error) {
-	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.kafka), kgo.RetryTimeout(topicTimeout)}, options...)...)
+	return kgo.NewClient(append([]kgo.Opt{kgo.SeedBrokers(b.kafka), kgo.RetryTimeout(topicTimeout),
+		// All records have the same value, which would compress to nothing.
+		kgo.ProducerBatchCompression(kgo.NoCompression())}, options...)...)
 }
 
 // produce writes the records as fast as they are taken.

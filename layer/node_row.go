@@ -115,6 +115,9 @@ func (s *Store) Nodes(ctx context.Context) (rows []NodeRow, err error) {
 
 // VerifyNode reads the node row at a fresh read version: nil when the node epoch may act, ErrFenced or ErrReplaced when it never will again.
 func (s *Store) VerifyNode(ctx context.Context, node NodeRef) error {
+	if broken("fence") {
+		return nil
+	}
 	return s.read(ctx, "verify node", func(tr kv.ReadTransaction) error { return s.readNode(tr, node).alive() })
 }
 

@@ -16,13 +16,13 @@ func (s *Store) OpenStream(ctx context.Context, by NodeRef, stream, leaderEpoch 
 		if row, err = read.live(); err != nil {
 			return err
 		}
-		if row.State == StreamOpen {
+		if row.State == StreamOpen && (row.OpenBy == by || !broken("epoch")) {
 			if row.OpenBy == by && row.Epoch == leaderEpoch {
 				return nil
 			}
 			return fmt.Errorf("%w: %d by %s at epoch %d", ErrStreamOpen, stream, row.OpenBy, row.Epoch)
 		}
-		if row.Leader != by.ID || row.LeaderEpoch != leaderEpoch || row.Epoch >= leaderEpoch {
+		if stale := row.Leader != by.ID || row.LeaderEpoch != leaderEpoch || row.Epoch >= leaderEpoch; stale && !broken("epoch") {
 			return fmt.Errorf("%w (last open at %d)", staleLeader(row, leaderEpoch), row.Epoch)
 		}
 		if _, err := t.table(row.Table).active(); err != nil {

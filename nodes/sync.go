@@ -182,7 +182,7 @@ func (s *syncTask) lead(ctx context.Context, row layer.StreamRow) (layer.StreamR
 func (s *syncTask) vacate(ctx context.Context, row layer.StreamRow) (layer.StreamRow, error) {
 	n := s.node
 	switch {
-	case row.State != layer.StreamOpen:
+	case row.State != layer.StreamOpen || broken("epoch"):
 		return row, nil
 	case row.OpenBy != n.ref:
 		if n.deadInView(row.OpenBy) {

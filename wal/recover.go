@@ -94,7 +94,7 @@ type recoverer struct {
 }
 
 // seals tells whether the log has seals; the mode was fixed when the node registered.
-func (r *recoverer) seals() bool { return r.row.Mode != layer.FenceLayer }
+func (r *recoverer) seals() bool { return r.row.Mode != layer.FenceLayer && !broken("seal") }
 
 // run is rules 1 to 5. Whenever somebody else got on, it begins again from the row.
 func (r *recoverer) run(ctx context.Context) error {

@@ -24,6 +24,7 @@ var errPutAgain = errors.New("the store refused the object as one that exists, a
 func (l *Log) write(f *flight) {
 	f.data, f.parts = segment.Encode(l.header(f.seq), f.entries, segment.Options{})
 	inline := l.place(f)
+	l.acknowledgeEarly(f)
 	pause := l.pause()
 	for attempt := 1; ; attempt++ {
 		err := l.attempt(f, inline)

@@ -1,0 +1,8 @@
+//go:build !varve_broken
+
+package wal
+
+// broken tells whether a rule is left out on purpose; never in this build. Tests build with the tag varve_broken to see that they notice.
+func broken(string) bool { return false }
+
+func (*Log) acknowledgeEarly(*flight) {}

@@ -26,22 +26,24 @@ func (t topicRef) String() string {
 	return t.name
 }
 
-// table finds the topic's table. Errors: UNKNOWN_TOPIC_ID, nodes.ErrUnknownTable, nodes.ErrUnavailable. A table whose name no topic can
-// have is not a topic.
+// table finds the topic's table. Errors: UNKNOWN_TOPIC_ID, nodes.ErrUnknownTable, nodes.ErrInvalidName, nodes.ErrUnavailable. A stream that was made
+// over HTTP has a path for its name: a client that names it gets it, though no topic of such a name is made or listed.
 func (s *Server) table(ctx context.Context, t topicRef) (layer.TableRow, error) {
 	if t.byID {
 		row, ok := s.broker.TableByUUID(t.id)
-		if !ok || !isTopic(row) {
+		if !ok || row.State == layer.TableDeleting {
 			return layer.TableRow{}, refuse(kerr.UnknownTopicID, "no topic has the id %v", t.id)
 		}
 		return row, nil
 	}
-	if err := nodes.ValidateTopicName(t.name); err != nil {
+	if err := nodes.ValidateName(t.name); err != nil {
 		return layer.TableRow{}, err
 	}
 	return s.broker.Table(ctx, t.name)
 }
 
+// isTopic tells whether the table is listed when a client asks for all topics: tools take it for granted that they may use such names in
+// those of files and metrics.
 func isTopic(row layer.TableRow) bool {
 	return row.State != layer.TableDeleting && nodes.IsTopicName(row.Name)
 }
@@ -54,7 +56,7 @@ func (s *Server) stream(ctx context.Context, t topicRef, partition int32) (*engi
 		}
 		return s.broker.StreamByUUID(ctx, t.id, int(partition))
 	}
-	if !nodes.IsTopicName(t.name) {
+	if nodes.ValidateName(t.name) != nil {
 		return nil, refuse(kerr.UnknownTopicOrPartition, "no topic can have this name")
 	}
 	return s.broker.Stream(ctx, t.name, int(partition))

@@ -60,10 +60,16 @@ func (c *clients) finish(t *testing.T, cluster *process.Cluster) {
 
 // A leader is killed under load. The others take its streams over, and it comes back.
 func TestKillLeader(t *testing.T) {
+	for placement, flags := range placements {
+		t.Run(placement, func(t *testing.T) { killLeaders(t, flags) })
+	}
+}
+
+func killLeaders(t *testing.T, flags []string) {
 	random := seed(t)
-	cluster := startCluster(t)
+	cluster := startCluster(t, flags...)
 	clients := startClients(t, cluster.Nodes...)
-	for round := range rounds(3) {
+	for round := range rounds(2) {
 		clients.awaitProgress(cluster, 20)
 		victim := pickLeader(t, cluster, random)
 		killed := time.Now()
@@ -88,10 +94,21 @@ func pickLeader(t *testing.T, cluster *process.Cluster, random *rand.Rand) *proc
 // A leader is stopped by SIGSTOP until others serve its streams. When it goes on it acknowledges nothing, not even appends that waited in its
 // sockets, and exits as fenced.
 func TestPausedLeaderComesBack(t *testing.T) {
+	for name, flags := range map[string][]string{
+		"inline":                     {"--wal-inline-max", "512KiB"},
+		"objects fenced by both":     {"--wal-inline-max", "-1"},
+		"objects fenced by store":    {"--wal-inline-max", "-1", "--wal-fence", "store"},
+		"objects fenced by metadata": {"--wal-inline-max", "-1", "--wal-fence", "layer"},
+	} {
+		t.Run(name, func(t *testing.T) { pauseLeaders(t, flags) })
+	}
+}
+
+func pauseLeaders(t *testing.T, flags []string) {
 	random := seed(t)
-	cluster := startCluster(t)
+	cluster := startCluster(t, flags...)
 	clients := startClients(t, cluster.Nodes...)
-	for round := range rounds(2) {
+	for round := range rounds(1) {
 		clients.awaitProgress(cluster, 20)
 		zombie := leader(t, cluster, streamName, 0)
 		if round > 0 {
@@ -242,4 +259,42 @@ func TestStreamMadeByNodeWithoutSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "first", out)
 	}
+}
+
+// The metadata is away for longer than the node timeout. Nobody is fenced for it, appends go on through object segments until
+// the backlog is full, and all recovers by itself.
+func TestMetadataAway(t *testing.T) {
+	seed(t)
+	cluster := startCluster(t)
+	clients := startClients(t, cluster.Nodes...)
+	clients.awaitProgress(cluster, 20)
+	for range rounds(1) {
+		back := cluster.CutMetadata()
+		clients.awaitProgress(cluster, 20)
+		time.Sleep(5 * time.Second) // node timeout: 3 s
+		back()
+		clients.awaitProgress(cluster, 20)
+	}
+	statuses, err := cluster.Statuses()
+	require.NoError(t, err)
+	for _, s := range statuses {
+		require.True(t, s.Live, "node %d", s.ID)
+		require.EqualValues(t, 1, s.Epoch, "node %d has not registered anew", s.ID)
+	}
+	clients.finish(t, cluster)
+}
+
+// Every node is killed, and all start again at once.
+func TestKillAll(t *testing.T) {
+	seed(t)
+	cluster := startCluster(t)
+	clients := startClients(t, cluster.Nodes...)
+	for range rounds(2) {
+		clients.awaitProgress(cluster, 20)
+		for _, n := range cluster.Nodes {
+			n.Kill()
+		}
+		cluster.Start()
+	}
+	clients.finish(t, cluster)
 }

@@ -42,7 +42,7 @@ func StartKafkaWriter(t testing.TB, seeds []string, name, topic string, partitio
 	for partition := range partitions {
 		w.done.Go(func() { w.write(ctx, int32(partition), every) })
 	}
-	t.Cleanup(func() { w.cancel(); w.done.Wait(); w.client.Close() })
+	t.Cleanup(func() { w.cancel(); w.client.Close(); w.done.Wait() }) // closed first, since a full buffer holds up the writer
 	return w
 }
 

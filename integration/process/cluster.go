@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +22,9 @@ import (
 
 // Cluster is several nodes over one metadata store and one object store.
 type Cluster struct {
-	Nodes []*Node
-	t     testing.TB
+	Nodes    []*Node
+	t        testing.TB
+	metadata *metadataServer // nil on FoundationDB
 }
 
 // NewCluster makes nodes with the ids from 1 up, none of which runs. Their metadata lies in an engine that this process serves, or in the
@@ -32,11 +34,12 @@ func NewCluster(t testing.TB, count int, options Options) *Cluster {
 	if options.Storage == "" {
 		options.Storage = "file://" + t.TempDir()
 	}
+	c := &Cluster{t: t}
 	shared := metadata(t)
 	if shared == nil {
-		shared = []string{"--metadata-socket", serveMetadata(t)}
+		c.metadata = serveMetadata(t)
+		shared = []string{"--metadata-socket", c.metadata.path}
 	}
-	c := &Cluster{t: t}
 	for id := 1; id <= count; id++ {
 		own := options
 		own.id = int64(id)
@@ -46,30 +49,55 @@ func NewCluster(t testing.TB, count int, options Options) *Cluster {
 	return c
 }
 
-// serveMetadata serves an engine in memory until the test ends, and gives its socket.
-func serveMetadata(t testing.TB) string {
+// metadataServer serves an engine in memory on a socket.
+type metadataServer struct {
+	t      testing.TB
+	path   string
+	engine *embedded.DB
+	stop   func()
+}
+
+// serveMetadata serves an engine in memory until the test ends.
+func serveMetadata(t testing.TB) *metadataServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "varve") // the paths of t.TempDir can be too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "metadata")
-	l, err := remote.Listen(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine := kvtest.OpenEmbedded(t, embedded.Options{})
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- remote.Serve(ctx, l, engine, slog.New(slog.DiscardHandler)) }()
+	m := &metadataServer{t: t, path: filepath.Join(dir, "metadata"), engine: kvtest.OpenEmbedded(t, embedded.Options{})}
+	m.start()
 	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("serve the metadata: %v", err)
-		}
+		m.stop()
 		os.RemoveAll(dir)
 	})
-	return path
+	return m
+}
+
+func (m *metadataServer) start() {
+	m.t.Helper()
+	l, err := remote.Listen(m.path)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- remote.Serve(ctx, l, m.engine, slog.New(slog.DiscardHandler)) }()
+	m.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-served; err != nil {
+			m.t.Errorf("serve the metadata: %v", err)
+		}
+	})
+}
+
+// CutMetadata takes the metadata away from every node until back is called. On FoundationDB the test is skipped.
+func (c *Cluster) CutMetadata() (back func()) {
+	c.t.Helper()
+	if c.metadata == nil {
+		c.t.Skip("the metadata is in a FoundationDB that others use, too: it cannot be cut off")
+	}
+	c.metadata.stop()
+	return c.metadata.start
 }
 
 // Start starts every node and returns when all are ready.

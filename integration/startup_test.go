@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -166,14 +165,9 @@ func TestStartRefusedByTheDataDirectory(t *testing.T) {
 		dir := t.TempDir()
 		config := wiring.DefaultConfig()
 		config.Process.DataDir = filepath.Join(dir, "data")
-		db, err := wiring.OpenDatabase(t.Context(), config, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		_, err = db.Transact(t.Context(), func(tr kv.Transaction) error {
+		database(t, config, func(tr kv.Transaction) {
 			tr.Set(tuple.Tuple{"varve", config.Process.Cluster, "format"}.Pack(), []byte(`{"version":99}`))
-			return nil
 		})
-		require.NoError(t, err)
-		require.NoError(t, db.Close())
 		refused(t, dir, start{code: exitFailed, says: []string{"has format 99", "run the version that wrote it, or a newer one"}})
 	})
 }

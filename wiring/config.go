@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/varvedb/varve/http/streams"
 	"github.com/varvedb/varve/kafka"
@@ -33,9 +34,10 @@ type Config struct {
 
 // Process is what the process itself is told; the rest of Config belongs to its parts.
 type Process struct {
-	Cluster string `flag:"cluster" default:"varve" usage:"name of the cluster: letters, digits, '.', '_' and '-'"`
-	DataDir string `flag:"data-dir" default:"./varve-data" usage:"directory of the embedded metadata, of objects when there is no --storage, and of listeners.json"`
-	Storage string `flag:"storage" default:"" usage:"object store: s3://bucket/prefix?region=…&endpoint=…&pathStyle=true, or file:///directory; empty for a directory in the data directory"`
+	Cluster  string `flag:"cluster" default:"varve" usage:"name of the cluster: letters, digits, '.', '_' and '-'"`
+	Subspace string `flag:"subspace" default:"" usage:"string below which all keys lie, as the first element of their tuples, in a database that other applications use; empty for none; the same on every node, for ever"`
+	DataDir  string `flag:"data-dir" default:"./varve-data" usage:"directory of the embedded metadata, of objects when there is no --storage, and of listeners.json"`
+	Storage  string `flag:"storage" default:"" usage:"object store: s3://bucket/prefix?region=…&endpoint=…&pathStyle=true, or file:///directory; empty for a directory in the data directory"`
 
 	MetadataSocket string `flag:"metadata-socket" default:"" usage:"unix socket on which another process of this machine serves the embedded metadata, as varve dev does; for development and tests only"`
 
@@ -54,12 +56,18 @@ func DefaultConfig() Config { return settings.Default[Config]() }
 
 var clusterName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
+// maxSubspace bounds the subspace, bytes: every key has it.
+const maxSubspace = 100
+
 // Validate names everything in the configuration that cannot work.
 func (c Config) Validate() error {
 	errs := []error{c.Log.Validate(), c.Node.Validate(), c.Kafka.Validate(), c.HTTP.Validate()}
 	p := c.Process
 	if !clusterName.MatchString(p.Cluster) {
 		errs = append(errs, fmt.Errorf("cluster %q: want 1 to 64 letters, digits, '.', '_' and '-'", p.Cluster))
+	}
+	if len(p.Subspace) > maxSubspace || !utf8.ValidString(p.Subspace) {
+		errs = append(errs, fmt.Errorf("subspace %.120q: want UTF-8 text of %d bytes at most", p.Subspace, maxSubspace))
 	}
 	if p.DataDir == "" {
 		errs = append(errs, errors.New("data-dir is empty"))

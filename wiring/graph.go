@@ -13,7 +13,6 @@ import (
 	"github.com/varvedb/varve/http/streams"
 	"github.com/varvedb/varve/kafka"
 	"github.com/varvedb/varve/layer"
-	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/nodes"
 	"github.com/varvedb/varve/ops"
 	"github.com/varvedb/varve/wal/objects"
@@ -46,7 +45,7 @@ var telemetry = fx.Module("telemetry", fx.Provide(
 var stores = fx.Module("stores", fx.Provide(
 	newDatabase,
 	newObjectStore,
-	func(c Config, db kv.Database) (*layer.Store, error) { return layer.New(db, c.Process.Cluster) },
+	NewLayer,
 ))
 
 var serving = fx.Module("serving", fx.Provide(

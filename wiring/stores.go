@@ -11,10 +11,12 @@ import (
 
 	"go.uber.org/fx"
 
+	"github.com/varvedb/varve/layer"
 	"github.com/varvedb/varve/layer/embedded"
 	"github.com/varvedb/varve/layer/embedded/remote"
 	"github.com/varvedb/varve/layer/fdb"
 	"github.com/varvedb/varve/layer/kv"
+	"github.com/varvedb/varve/layer/kv/tuple"
 	"github.com/varvedb/varve/ops"
 	"github.com/varvedb/varve/wal/objects"
 	"github.com/varvedb/varve/wal/objects/open"
@@ -42,6 +44,14 @@ func OpenDatabase(ctx context.Context, c Config, logger *slog.Logger) (kv.Databa
 		return nil, fmt.Errorf("data directory %s: %w by another process; stop it or choose another --data-dir", c.Process.DataDir, embedded.ErrInUse)
 	}
 	return db, err
+}
+
+// NewLayer gives the metadata of the configured cluster in its subspace of a database; it sends nothing.
+func NewLayer(c Config, db kv.Database) (*layer.Store, error) {
+	if c.Process.Subspace == "" {
+		return layer.New(db, c.Process.Cluster)
+	}
+	return layer.New(db, c.Process.Cluster, layer.WithSubspace(tuple.Tuple{c.Process.Subspace}))
 }
 
 // foundationDB is the engine of a process, which has one network thread that ends with it.

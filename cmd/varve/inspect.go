@@ -54,7 +54,7 @@ asked by its admin listener; when none runs, the embedded engine is opened.`,
 	if err := settings.Bind(c.PersistentFlags(), &in.config.FDB); err != nil {
 		panic(err)
 	}
-	hideAllBut(c, "data-dir", "cluster", "cluster-file", "fdb-library")
+	hideAllBut(c, "data-dir", "cluster", "subspace", "cluster-file", "fdb-library")
 	f := c.PersistentFlags()
 	f.StringVar(&in.admin, "admin", fromEnv("admin", ""), "host:port of a node's admin listener to ask")
 	f.BoolVar(&in.asJSON, "json", false, "a JSON object a line")
@@ -104,7 +104,7 @@ func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, 
 	if err != nil {
 		return "", nil, nil, err
 	}
-	store, err = layer.New(db, in.config.Process.Cluster)
+	store, err = wiring.NewLayer(in.config, db)
 	return "", store, func() { db.Close() }, err
 }
 

@@ -30,6 +30,20 @@ func Open(t testing.TB) kv.Database {
 	return OpenEmbedded(t, embedded.Options{})
 }
 
+// OpenOnDisk is Open with the embedded engine on disk, for benchmarks in which a commit should cost what it costs.
+func OpenOnDisk(t testing.TB) kv.Database {
+	t.Helper()
+	if clusterFile := os.Getenv(ClusterFileVariable); clusterFile != "" {
+		return openCluster(t, clusterFile)
+	}
+	db, err := embedded.Open(t.TempDir(), embedded.Options{})
+	if err != nil {
+		t.Fatalf("open the embedded engine: %v", err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // OpenEmbedded gives an empty embedded engine in memory, whatever the environment says.
 func OpenEmbedded(t testing.TB, options embedded.Options) *embedded.DB {
 	t.Helper()

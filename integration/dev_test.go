@@ -75,3 +75,11 @@ func TestDev(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(text), "node 2 has ended: exit status 0")
 }
+
+// varve demo kills a leader and finds nothing amiss.
+func TestDemo(t *testing.T) {
+	out, err := exec.Command(binary, "demo").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "PASSED")
+	t.Logf("%s", out)
+}

@@ -56,7 +56,7 @@ streams, and the producer goes on. In the end everything is read and compared wi
 }
 
 func runDemo(ctx context.Context, dataDir string, out io.Writer) (err error) {
-	cluster, err := newDevCluster(ctx, devOptions{nodes: 3, dataDir: dataDir, quiet: true, serve: []string{
+	cluster, err := newDevCluster(ctx, devOptions{name: "demo", nodes: 3, dataDir: dataDir, quiet: true, serve: []string{
 		"--heartbeat-interval", "1s", "--node-timeout", "3s", "--lease-ttl", "3s", "--detector-interval", "250ms", "--coordinator-tick", "1s",
 	}}, out)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func newDev() *cobra.Command {
-	o := devOptions{}
+	o := devOptions{name: "dev"}
 	c := &cobra.Command{
 		Use:   "dev [flags] [-- FLAGS OF SERVE]",
 		Short: "Run a cluster of several nodes on this machine, for development",

@@ -27,7 +27,8 @@ type devOptions struct {
 	nodes                         int
 	dataDir, clusterFile, storage string
 	restart                       bool
-	quiet                         bool     // the nodes' own lines go only to their log files
+	quiet                         bool     // the nodes' own lines go only to their log files, and warnings nowhere
+	name                          string   // begins every line of this process
 	serve                         []string // more flags for every node
 }
 
@@ -106,7 +107,11 @@ func newDevCluster(ctx context.Context, o devOptions, out io.Writer) (*devCluste
 
 // serveMetadata opens the embedded engine and lends it to the nodes until d.metadata is called.
 func (d *devCluster) serveMetadata(ctx context.Context) error {
-	logger := slog.New(slog.NewTextHandler(&line{to: d.printer, prefix: "dev    | "}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	level := slog.LevelWarn
+	if d.options.quiet {
+		level = slog.LevelError
+	}
+	logger := slog.New(slog.NewTextHandler(&line{to: d.printer, prefix: d.prefix()}, &slog.HandlerOptions{Level: level}))
 	engine, err := embedded.Open(wiring.MetadataDir(d.options.dataDir), embedded.Options{Logger: logger})
 	if err != nil {
 		return err
@@ -135,8 +140,10 @@ func (d *devCluster) serveMetadata(ctx context.Context) error {
 func (d *devCluster) say(format string, args ...any) {
 	d.printer.mu.Lock()
 	defer d.printer.mu.Unlock()
-	fmt.Fprintf(d.printer.out, "dev    | "+format+"\n", args...)
+	fmt.Fprintf(d.printer.out, d.prefix()+format+"\n", args...)
 }
+
+func (d *devCluster) prefix() string { return fmt.Sprintf("%-7s| ", d.options.name) }
 
 // start starts every node and returns when all are ready.
 func (d *devCluster) start(ctx context.Context) error {

@@ -60,6 +60,10 @@ fuzz: ## run every fuzz test for FUZZTIME (10s)
 bench: build ## run the benchmarks
 	$(FDB_ENV) $(GO) test $(FDB_TAGS) -run '^$$' -bench . -benchmem $(PACKAGES)
 
+.PHONY: generate
+generate: ## write what is made from the code: the tables of ops/README.md
+	$(GO) test -count=1 -run 'TestReference$$' ./wiring -update
+
 .PHONY: clean
 clean: ## remove what was built
 	rm -rf $(BUILD) $(BIN)

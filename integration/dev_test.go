@@ -55,6 +55,9 @@ func TestDev(t *testing.T) {
 	out, err := exec.Command(binary, "topic", "create", "a", "--kafka", before[1].Kafka).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
+	out, err = exec.Command(binary, "inspect", "check", "--data-dir", filepath.Join(dir, "dev", "node-1")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+
 	require.NoError(t, syscall.Kill(before[0].PID, syscall.SIGKILL))
 	eventually(t, "node 1 is back", func() bool { return nodes()[0].PID != before[0].PID && nodes()[0].PID != 0 })
 	after := nodes()

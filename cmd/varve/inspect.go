@@ -88,8 +88,12 @@ func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, 
 		return in.admin, nil, func() {}, nil
 	}
 	ctx := c.Context()
-	if in.config.FDB.ClusterFile == "" {
+	if in.config.FDB.ClusterFile == "" && in.config.Process.MetadataSocket == "" {
 		if _, err := os.Stat(wiring.MetadataDir(in.config.Process.DataDir)); err != nil {
+			// A node of varve dev has its metadata elsewhere, and can be asked.
+			if local, readErr := wiring.ReadAddresses(in.config.Process.DataDir); readErr == nil && local.Admin != "" {
+				return local.Admin, nil, func() {}, nil
+			}
 			return "", nil, nil, fmt.Errorf("there is no metadata in data directory %s: %w", in.config.Process.DataDir, err)
 		}
 	}

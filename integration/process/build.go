@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // BinaryVariable names a binary to test instead of one that is built.
@@ -15,7 +16,15 @@ func Build(dir string) (string, error) {
 	if given := os.Getenv(BinaryVariable); given != "" {
 		return given, nil
 	}
-	binary := filepath.Join(dir, "varve")
+	return build(filepath.Join(dir, "varve"), tags)
+}
+
+// BuildBroken builds a binary that leaves out the rule that VARVE_BREAK names in its environment.
+func BuildBroken(dir string) (string, error) {
+	return build(filepath.Join(dir, "varve-broken"), strings.TrimPrefix(tags+",varve_broken", ","))
+}
+
+func build(binary, tags string) (string, error) {
 	args := []string{"build", "-o", binary}
 	if tags != "" {
 		args = append(args, "-tags", tags)

@@ -90,7 +90,7 @@ func killUnderLoad(t *testing.T, options process.Options, times int) {
 
 	// A clean stop and another life change nothing.
 	require.Zero(t, node.Stop())
-	out, err := node.Varve("inspect", "check", "--data-dir", node.DataDir())
+	out, err := node.Inspect("check")
 	require.NoError(t, err, out)
 	node.Start()
 	node.AwaitReady()

@@ -32,7 +32,8 @@ type Options struct {
 	Args    []string // more flags
 	Env     []string // more environment, NAME=value
 
-	id int64 // of a node of a cluster
+	id       int64    // of a node of a cluster
+	metadata []string // the flags that say where the metadata is, when it is not in the data directory
 }
 
 // Node is a process that serves a data directory, and can be started again on the same addresses.
@@ -53,7 +54,8 @@ type Node struct {
 // New makes a node that is not running.
 func New(t testing.TB, options Options) *Node {
 	t.Helper()
-	options.Args = append(options.Args, metadata(t)...)
+	options.metadata = metadata(t)
+	options.Args = append(options.Args, options.metadata...)
 	return newNode(t, options)
 }
 
@@ -223,6 +225,11 @@ func (n *Node) Varve(args ...string) (string, error) {
 		return out.String(), fmt.Errorf("varve %s: %w: %s", strings.Join(args, " "), err, failed.String())
 	}
 	return out.String(), nil
+}
+
+// Inspect runs `varve inspect` on the metadata of the node, which need not run, and gives what it wrote.
+func (n *Node) Inspect(args ...string) (string, error) {
+	return n.Varve(append(append([]string{"inspect"}, args...), append([]string{"--data-dir", n.DataDir()}, n.options.metadata...)...)...)
 }
 
 // DataDir is what the process has as --data-dir.

@@ -41,7 +41,7 @@ var only = []struct {
 	{"go.uber.org/fx", []string{"wiring"}},
 	{"github.com/spf13/cobra", []string{"cmd"}},
 	// Engines are opened by the wiring, and by kvtest for every test: no test chooses its own.
-	{module + "layer/embedded", []string{"layer/embedded", "layer/kvtest", "layer/kv/faults", "wiring", "cmd"}},
+	{module + "layer/embedded", []string{"layer/embedded", "layer/kvtest", "layer/kv/faults", "wiring", "cmd", "integration/process"}},
 	{module + "layer/fdb", []string{"layer/fdb", "layer/kvtest", "wiring", "integration/process"}},
 }
 

@@ -144,6 +144,9 @@ func (p process) await(ctx context.Context, failed <-chan error) error {
 		return nil
 	case <-p.Node.Done():
 		return p.Node.Err()
+	case <-failedDatabase(p.Database):
+		// Nothing can be closed properly over it: whoever starts the process again recovers what was acknowledged.
+		return fmt.Errorf("the metadata cannot be written: %w", p.Database.(fallible).Err())
 	case err := <-failed:
 		return err
 	}
@@ -153,11 +156,17 @@ func (p process) stop(alive context.Context) error {
 	if p.Node.State() != nodes.StateNew { // there is nothing to drain when the start failed before the node's
 		p.Node.Drain(alive)
 	}
-	ctx, cancel := context.WithTimeout(alive, p.Config.Process.ShutdownTimeout)
+	limit := p.Config.Process.ShutdownTimeout
+	select {
+	case <-failedDatabase(p.Database):
+		limit = min(limit, time.Second) // nothing comes of waiting
+	default:
+	}
+	ctx, cancel := context.WithTimeout(alive, limit)
 	defer cancel()
 	shutdown(ctx, p.Logger, map[string]server{"Kafka": p.Kafka, "HTTP": p.HTTP})
 	// Closing the streams makes durable what they buffer: it has a time of its own, so that a slow request does not take it away.
-	closing, cancelClosing := context.WithTimeout(alive, p.Config.Process.ShutdownTimeout)
+	closing, cancelClosing := context.WithTimeout(alive, limit)
 	defer cancelClosing()
 	err := p.Node.Stop(closing)
 	shutdown(ctx, p.Logger, map[string]server{"admin": p.Admin})

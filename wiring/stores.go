@@ -71,6 +71,20 @@ func (d foundationDB) Close() error {
 	return errors.Join(d.Database.Close(), fdb.StopNetwork())
 }
 
+// fallible is a database that can fail for good, and works again once it is opened anew.
+type fallible interface {
+	Failed() <-chan struct{}
+	Err() error
+}
+
+// failedDatabase is a channel that is closed when the database has failed for good; nil for one that never does.
+func failedDatabase(db kv.Database) <-chan struct{} {
+	if f, ok := db.(fallible); ok {
+		return f.Failed()
+	}
+	return nil
+}
+
 // reachable is a database that can tell whether its cluster answers.
 type reachable interface {
 	WaitReachable(ctx context.Context, interval time.Duration) error

@@ -38,6 +38,7 @@ type committer struct {
 	queue  chan *commitRequest
 	synced chan *group
 	broken atomic.Pointer[error] // the log cannot be written any more
+	failed chan struct{}         // closed when broken is set
 	done   sync.WaitGroup
 
 	// Of the sequencer goroutine.
@@ -276,6 +277,7 @@ func (c *committer) fail(g *group, cause error) {
 func (c *committer) breakDown(cause error) {
 	err := fmt.Errorf("embedded engine can write no more and must be opened again: %w: %w", kv.ErrClosed, cause)
 	if c.broken.CompareAndSwap(nil, &err) {
+		close(c.failed)
 		c.log.Error("embedded engine failed", "error", cause)
 	}
 }

@@ -144,6 +144,8 @@ func TestFailedSyncIsNeverAnswered(t *testing.T) {
 	require.ErrorIs(t, err, kv.ErrClosed)
 	require.NotErrorIs(t, err, kv.ErrCommitUnknown)
 	require.Nil(t, getKey(t, db, "b"))
+	<-db.Failed()
+	require.ErrorContains(t, db.Err(), "the disk is broken")
 	require.ErrorContains(t, db.Close(), "the disk is broken")
 	again := openTest(t, "db", Options{FS: memory})
 	require.Contains(t, []string{"1", "2"}, string(getKey(t, again, "a")))

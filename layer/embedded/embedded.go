@@ -115,7 +115,7 @@ func Open(dir string, options Options) (*DB, error) {
 	db.committer = &committer{
 		db: store, views: db.views, watches: db.watches, now: options.Now, log: options.Logger,
 		durable: !options.InMemory, maxWrites: options.MaxTrackedWrites,
-		queue: make(chan *commitRequest, queueSize), synced: make(chan *group),
+		queue: make(chan *commitRequest, queueSize), synced: make(chan *group), failed: make(chan struct{}),
 		resolver: newResolver(version), version: version,
 	}
 	db.committer.start()
@@ -209,6 +209,17 @@ func (db *DB) ReadTransact(ctx context.Context, fn func(kv.ReadTransaction) erro
 		db.gate.leave()
 		return nil
 	})
+}
+
+// Failed is closed when a write to the disk has failed: the engine takes no commit any more until it is opened again. Err says why.
+func (db *DB) Failed() <-chan struct{} { return db.committer.failed }
+
+// Err is why the engine has failed, nil before.
+func (db *DB) Err() error {
+	if broken := db.committer.broken.Load(); broken != nil {
+		return *broken
+	}
+	return nil
 }
 
 // Close implements kv.Database: it waits for reads and commits under way and fails what comes later with ErrClosed. It does

@@ -23,8 +23,30 @@ func (l *Log) mayCut(landed bool) bool {
 	if !l.room() || len(l.pending) == 0 {
 		return false
 	}
-	return l.inflight == 0 || landed || l.closing || l.pendingBytes >= l.segmentBytes() ||
-		(l.o.Gather > 0 && time.Since(l.pending[0].at) >= l.o.Gather)
+	if l.closing || l.pendingBytes >= l.segmentBytes() {
+		return true
+	}
+	waited := time.Since(l.pending[0].at)
+	if linger := l.linger(); linger > 0 {
+		return waited >= linger
+	}
+	return l.inflight == 0 || landed || (l.o.Gather > 0 && waited >= l.o.Gather)
+}
+
+// While packing does not keep up, because the layer is away, say, appends gather ever longer once lingerFrom segments lie in the store, up to maxLinger at
+// twice as many: each of them is one more object that a recoverer reads, and larger ones make the numbers last.
+const (
+	lingerFrom = 1024
+	maxLinger  = time.Second
+)
+
+// linger is how long appends gather now; 0: no longer than usual. mu is held.
+func (l *Log) linger() time.Duration {
+	over := min(l.objects-lingerFrom, lingerFrom)
+	if over <= 0 {
+		return 0
+	}
+	return maxLinger * time.Duration(over) / lingerFrom
 }
 
 // room tells whether another flight may begin. A number is given out only below the first live one plus the backlog bound. mu is held.
@@ -70,11 +92,12 @@ func (l *Log) take() *flight {
 
 // setTimer makes sure that what is pending is cut in time though nothing else happens. mu is held.
 func (l *Log) setTimer() {
-	if l.timerSet || l.o.Gather <= 0 || len(l.pending) == 0 || !l.room() {
+	gather := max(l.o.Gather, l.linger())
+	if l.timerSet || gather <= 0 || len(l.pending) == 0 || !l.room() {
 		return
 	}
 	l.timerSet = true
-	wait := max(l.o.Gather-time.Since(l.pending[0].at), time.Microsecond)
+	wait := max(gather-time.Since(l.pending[0].at), time.Microsecond)
 	if l.timer != nil {
 		l.timer.Reset(wait)
 		return

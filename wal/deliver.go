@@ -66,6 +66,9 @@ func (l *Log) answers() []answer {
 	for ; n < len(l.live) && l.live[n].landed; n++ {
 		f := l.live[n]
 		l.acked = append(l.acked, f.segment())
+		if !f.inline {
+			l.objects++
+		}
 		for _, s := range f.subs {
 			answers = append(answers, answer{sub: s})
 		}

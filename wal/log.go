@@ -48,6 +48,7 @@ type Log struct {
 
 	backlogBytes int64 // of batches in pending, live and acked
 	inlineBytes  int64 // of segments that lie in the layer, or may
+	objects      int64 // segments among acked that lie in the store
 	waiters      []*waiter
 	waking       bool // a timer looks at the waiters again
 
@@ -256,6 +257,20 @@ func (l *Log) Acknowledged() []*Segment {
 	return append([]*Segment(nil), l.acked...)
 }
 
+// Backlog is what is acknowledged and not packed.
+type Backlog struct {
+	Segments    int   // all
+	Objects     int   // those that lie in the store: a recoverer reads each
+	InlineBytes int64 // of those that lie in the layer, or are on their way there
+}
+
+// Backlog tells what waits for packing.
+func (l *Log) Backlog() Backlog {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return Backlog{Segments: len(l.acked), Objects: int(l.objects), InlineBytes: l.inlineBytes}
+}
+
 // Packed says that the first live number has moved to next: index entries cover every segment below. Their memory and backlog are freed.
 func (l *Log) Packed(next int64) {
 	l.mu.Lock()
@@ -266,6 +281,8 @@ func (l *Log) Packed(next int64) {
 		l.backlogBytes -= s.batchBytes
 		if s.Inline {
 			l.inlineBytes -= s.Bytes
+		} else {
+			l.objects--
 		}
 		l.acked[n] = nil
 		n++

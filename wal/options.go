@@ -27,7 +27,7 @@ type Options struct {
 	InlineFallback int   `flag:"wal-inline-fallback" default:"512KiB" unit:"bytes" usage:"the largest segment that goes to the metadata store while the object store fails"`
 	InlineBudget   int64 `flag:"wal-inline-budget" default:"16MiB" unit:"bytes" usage:"how much of the write-ahead log may lie unpacked in the metadata store"`
 
-	BacklogSegments int64 `flag:"wal-backlog-segments" default:"512" usage:"segments that may wait for packing before appends wait"`
+	BacklogSegments int64 `flag:"wal-backlog-segments" default:"16384" usage:"segments that may wait for packing before appends wait"`
 	BacklogBytes    int64 `flag:"wal-backlog-bytes" default:"256MiB" unit:"bytes" usage:"bytes that may wait to be written or packed before appends wait"`
 
 	// One attempt to store a segment may take so long before it is tried anew or in the other place.

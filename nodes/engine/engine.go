@@ -34,6 +34,7 @@ type Log interface {
 	Reserve(ctx context.Context, bytes int) error
 	Append(entries []segment.Entry, done func(error))
 	Acknowledged() []*wal.Segment
+	Backlog() wal.Backlog
 	Packed(next int64)
 	Failed() <-chan struct{}
 	Err() error

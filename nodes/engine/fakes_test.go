@@ -63,6 +63,7 @@ func (l *handLog) fail(err error) {
 	l.answer(n, err)
 }
 
+func (l *handLog) Backlog() wal.Backlog         { return wal.Backlog{} }
 func (l *handLog) Acknowledged() []*wal.Segment { return nil }
 func (l *handLog) Packed(int64)                 {}
 func (l *handLog) Failed() <-chan struct{}      { return l.failed }

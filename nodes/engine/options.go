@@ -12,15 +12,17 @@ import (
 // engine: the log's backlog, BlockCacheBytes, IndexCacheBytes, ReadaheadBytes, about twice PackObjectBytes for each parallel upload,
 // and MergeObjectBytes twice.
 type Options struct {
-	PackBytes       int64         `flag:"pack-bytes" default:"64MiB" unit:"bytes" usage:"bytes in the write-ahead log at which they are packed into data objects"`
-	PackInterval    time.Duration `flag:"pack-interval" default:"10s" usage:"age at which the write-ahead log is packed however little it holds"`
-	PackSegments    int           `flag:"pack-segments" default:"256" usage:"number of write-ahead log segments at which they are packed"`
-	PackMaxBytes    int64         `flag:"pack-max-bytes" default:"256MiB" unit:"bytes" usage:"the most bytes that one pack takes"`
-	PackObjectBytes int64         `flag:"pack-object-bytes" default:"64MiB" unit:"bytes" usage:"target size of a data object"`
-	PackAloneBytes  int64         `flag:"pack-alone-bytes" default:"8MiB" unit:"bytes" usage:"a stream with at least this much in one pack gets data objects of its own"`
-	PackParallel    int           `flag:"pack-parallel" default:"4" usage:"data objects that are uploaded at the same time"`
-	PutTimeout      time.Duration `flag:"pack-put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
-	BlockBytes      int           `flag:"block-bytes" default:"1MiB" unit:"bytes" usage:"target size of a block of a data object: the unit of reading and caching"`
+	PackBytes          int64         `flag:"pack-bytes" default:"64MiB" unit:"bytes" usage:"bytes in the write-ahead log at which they are packed into data objects"`
+	PackInterval       time.Duration `flag:"pack-interval" default:"10s" usage:"age at which the write-ahead log is packed however little it holds"`
+	PackSegments       int           `flag:"pack-segments" default:"256" usage:"number of write-ahead log segments in the object store at which they are packed: a recoverer reads each"`
+	PackInlineSegments int           `flag:"pack-inline-segments" default:"8192" usage:"number of write-ahead log segments, wherever they are, at which they are packed"`
+	PackInlineBytes    int64         `flag:"pack-inline-bytes" default:"8MiB" unit:"bytes" usage:"bytes of write-ahead log in the metadata store at which it is packed; less than wal-inline-budget"`
+	PackMaxBytes       int64         `flag:"pack-max-bytes" default:"256MiB" unit:"bytes" usage:"the most bytes that one pack takes"`
+	PackObjectBytes    int64         `flag:"pack-object-bytes" default:"64MiB" unit:"bytes" usage:"target size of a data object"`
+	PackAloneBytes     int64         `flag:"pack-alone-bytes" default:"8MiB" unit:"bytes" usage:"a stream with at least this much in one pack gets data objects of its own"`
+	PackParallel       int           `flag:"pack-parallel" default:"4" usage:"data objects that are uploaded at the same time"`
+	PutTimeout         time.Duration `flag:"pack-put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
+	BlockBytes         int           `flag:"block-bytes" default:"1MiB" unit:"bytes" usage:"target size of a block of a data object: the unit of reading and caching"`
 
 	BlockCacheBytes int64         `flag:"block-cache-bytes" default:"256MiB" unit:"bytes" usage:"memory for blocks of data objects"`
 	IndexCacheBytes int64         `flag:"index-cache-bytes" default:"32MiB" unit:"bytes" usage:"memory for block indexes, and as much again for index entries"`
@@ -61,6 +63,8 @@ func (o Options) Validate() error {
 	positive("pack-bytes", o.PackBytes)
 	positive("pack-interval", int64(o.PackInterval))
 	positive("pack-segments", int64(o.PackSegments))
+	positive("pack-inline-segments", int64(o.PackInlineSegments))
+	positive("pack-inline-bytes", o.PackInlineBytes)
 	positive("pack-object-bytes", o.PackObjectBytes)
 	positive("pack-alone-bytes", o.PackAloneBytes)
 	positive("pack-parallel", int64(o.PackParallel))

@@ -112,15 +112,28 @@ func (e *Engine) packDue() bool {
 		e.packer.since = time.Now()
 	}
 	return e.closers.Load() > 0 || unpacked >= e.options.PackBytes || time.Since(e.packer.since) >= e.options.PackInterval ||
-		len(e.log.Acknowledged()) >= e.options.PackSegments
+		e.manySegments()
 }
 
-// choose takes the segments that one pack covers: from the first live one on, up to PackMaxBytes.
+// manySegments tells whether so many segments wait that recovery would take long, or new ones would find no room in the layer.
+func (e *Engine) manySegments() bool {
+	waiting := e.log.Backlog()
+	return waiting.Objects >= e.options.PackSegments || waiting.Segments >= e.options.PackInlineSegments || waiting.InlineBytes >= e.options.PackInlineBytes
+}
+
+// maxPackKeys bounds the objects that one pack queues for destruction, which one transaction does.
+const maxPackKeys = 1000
+
+// choose takes the segments that one pack covers: from the first live one on, up to PackMaxBytes and maxPackKeys.
 func (e *Engine) choose(acknowledged []*wal.Segment) []*wal.Segment {
 	var bytes int64
+	keys := 0
 	for i, s := range acknowledged {
 		bytes += s.Bytes
-		if i > 0 && bytes > e.options.PackMaxBytes {
+		if s.Stored {
+			keys++
+		}
+		if i > 0 && (bytes > e.options.PackMaxBytes || keys > maxPackKeys) {
 			return acknowledged[:i]
 		}
 	}

@@ -45,6 +45,10 @@ test-fdb: $(FDB_READY) build ## run the tests on the cluster of VARVE_TEST_CLUST
 	@test -n "$(FDB_TAGS)" || { echo 'the FoundationDB engine needs a C compiler: install gcc'; exit 1; }
 	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -count=1 -timeout 60m $(TESTFLAGS) $(PACKAGES)
 
+.PHONY: test-clients
+test-clients: build $(BUILD)/clients/python/done $(BUILD)/clients/node/done ## test with Kafka clients of Python and Node.js, which it installs below .build
+	VARVE_TEST_CLIENTS=$(BUILD)/clients VARVE_TEST_BINARY=$(BIN)/varve $(GO) test -count=1 -v ./integration/clients
+
 .PHONY: lint
 lint: $(FDB_READY) $(STATICCHECK) ## gofmt, go vet and staticcheck, with and without FoundationDB
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; }
@@ -71,6 +75,17 @@ clean: ## remove what was built
 $(STATICCHECK):
 	GOBIN=$(BUILD)/bin $(GO) install honnef.co/go/tools/cmd/staticcheck@v0.8.2
 	mv $(BUILD)/bin/staticcheck $@
+
+# Clients of other languages, in the versions that integration/clients names.
+$(BUILD)/clients/python/done: integration/clients/requirements.txt
+	python3 -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+$(BUILD)/clients/node/done: integration/clients/package.json
+	mkdir -p $(@D) && cp $< $(@D)/
+	cd $(@D) && npm install --silent --no-fund --no-audit --no-package-lock
+	touch $@
 
 # A real S3 server for tests. Without it (no network, say) the tests that need it are skipped and say so.
 $(VERSITYGW):

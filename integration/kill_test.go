@@ -139,7 +139,7 @@ func startClients(t *testing.T, nodes ...*process.Node) *clients {
 	return c
 }
 
-func createTopic(t *testing.T, seeds []string, name string, partitions int32) {
+func createTopic(t testing.TB, seeds []string, name string, partitions int32) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(seeds...))
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ type Options struct {
 	HeartbeatInterval time.Duration `flag:"heartbeat-interval" default:"5s" usage:"time between two heartbeats of this node"`
 	NodeTimeout       time.Duration `flag:"node-timeout" default:"30s" usage:"a node whose heartbeats the lease holder has not seen for this long, counted in the holder's own heartbeats, is fenced; must be greater than the heartbeat interval"`
 	LeaseTTL          time.Duration `flag:"lease-ttl" default:"10s" usage:"a lease that was not renewed for this long may be taken by another node"`
-	DetectorInterval  time.Duration `flag:"detector-interval" default:"1s" usage:"how often the lease holder looks for dead nodes"`
+	DetectorInterval  time.Duration `flag:"detector-interval" default:"1s" usage:"how often a node looks at the heartbeats of the others; the lease holder fences the dead"`
 	CoordinatorTick   time.Duration `flag:"coordinator-tick" default:"5s" usage:"how often the lease holder looks for streams to recover and to place"`
 	LifecycleInterval time.Duration `flag:"lifecycle-interval" default:"30s" usage:"how often the lease holder reclaims what was deleted, expired and trimmed"`
 

@@ -9,14 +9,15 @@ import (
 	"github.com/varvedb/varve/layer"
 )
 
-// detector judges the other nodes by the lease holder's own heartbeats. It belongs to the detector loop of one tenure and starts it
-// knowing nothing, so a new holder lives through a whole node timeout before it fences anybody.
+// detector judges the other nodes by this node's own heartbeats. Every node watches, so that one that takes the lease from a dead holder has lived through
+// the silence already; only the holder acts. It belongs to the detector loop and starts knowing nothing, so a node lives through a whole node timeout
+// before it fences anybody.
 type detector struct {
-	deadAfter int64 // heartbeats of the holder
+	deadAfter int64 // own heartbeats
 	seen      map[int64]sighting
 }
 
-// sighting is the last sign of life of a node: its row's epoch and count, and the holder's own heartbeat count when they were first seen.
+// sighting is the last sign of life of a node: its row's epoch and count, and the own heartbeat count when they were first seen.
 type sighting struct {
 	epoch, count int64
 	at           int64
@@ -31,11 +32,11 @@ func newDetector(deadAfter int64) *detector {
 type verdict struct {
 	node   layer.NodeRef
 	count  int64
-	missed int64 // heartbeats of the holder
+	missed int64 // own heartbeats
 	silent time.Duration
 }
 
-// look compares the heartbeats with the last look. before and after are the holder's heartbeats answered before the rows were read and after: a sign of life is
+// look compares the heartbeats with the last look. before and after are the own heartbeats answered before the rows were read and after: a sign of life is
 // dated late and a silence is measured short, so that doubt favours the node that is judged.
 func (d *detector) look(nodes []layer.NodeRow, counts map[int64]layer.HeartbeatRow, self int64, before, after int64) []verdict {
 	var dead []verdict
@@ -67,7 +68,7 @@ func (d *detector) look(nodes []layer.NodeRow, counts map[int64]layer.HeartbeatR
 }
 
 // detect is the step of the detector loop.
-func (n *Node) detect(ctx context.Context, t *tenure, d *detector) error {
+func (n *Node) detect(ctx context.Context, d *detector) error {
 	before := n.pulse.beats.Load()
 	rows, err := n.layer.Nodes(ctx)
 	if err != nil {
@@ -77,13 +78,20 @@ func (n *Node) detect(ctx context.Context, t *tenure, d *detector) error {
 	if err != nil {
 		return fmt.Errorf("read heartbeats: %w", err)
 	}
-	for _, v := range d.look(rows, counts, n.ref.ID, before, n.pulse.beats.Load()) {
-		if err := n.fence(ctx, t, v); err != nil {
-			return err
-		}
-		n.readForward(ctx)
+	dead := d.look(rows, counts, n.ref.ID, before, n.pulse.beats.Load())
+	t := n.tenure.Load()
+	if t == nil {
+		return nil // the holder sees it, too
 	}
-	return nil
+	return n.inTenure(t, func(ctx context.Context) error {
+		for _, v := range dead {
+			if err := n.fence(ctx, t, v); err != nil {
+				return err
+			}
+			n.readForward(ctx)
+		}
+		return nil
+	})(ctx)
 }
 
 // fence ends a node that was judged dead. A node that moved in the meantime is left alone.

@@ -44,6 +44,9 @@ func (n *Node) run(ctx context.Context) error {
 	n.built.Store(true)
 
 	n.wg.Go(func() { n.watchFence(alive) })
+	detector := newDetector(n.options.deadAfter())
+	detect := newLoop("detector", n.options.DetectorInterval, n.logger, func(ctx context.Context) error { return n.detect(ctx, detector) })
+	n.wg.Go(func() { detect.run(alive) })
 	n.wg.Go(func() { n.lead(alive) })
 	n.wg.Go(func() { n.settle(alive) })
 	return nil

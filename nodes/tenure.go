@@ -29,16 +29,14 @@ func (n *Node) beginTenure(ctx context.Context, lease layer.LeaseRef) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &tenure{lease: lease, cancel: cancel}
 	logger := n.logger.With("lease_epoch", lease.Epoch)
-	detector := newDetector(n.options.deadAfter())
 	sweeper := newSweeper()
 	trimmer := &logTrimmer{}
 
-	detect := newLoop("detector", n.options.DetectorInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.detect(ctx, t, detector) }))
 	takeover := newLoop("takeover", takeoverTicks*n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.takeOverDead(ctx) }))
 	t.place = newLoop("placement", n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.placeOrphans(ctx, t.lease) }))
 	t.lifecycle = newLoop("lifecycle", n.options.LifecycleInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.lifecycleStep(ctx, t.lease, trimmer) }))
 	sweep := newLoop("sweep", n.options.SweepInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.sweepStep(ctx, sweeper) }))
-	for _, l := range []*loop{detect, takeover, t.place, t.lifecycle, sweep} {
+	for _, l := range []*loop{takeover, t.place, t.lifecycle, sweep} {
 		t.wg.Go(func() { l.run(ctx) })
 	}
 	t.wg.Go(func() { n.followNodes(ctx, takeover, t.place) })

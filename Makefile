@@ -49,6 +49,10 @@ test-fdb: $(FDB_READY) build ## run the tests on the cluster of VARVE_TEST_CLUST
 test-clients: build $(BUILD)/clients/python/done $(BUILD)/clients/node/done ## test with Kafka clients of Python and Node.js, which it installs below .build
 	VARVE_TEST_CLIENTS=$(BUILD)/clients VARVE_TEST_BINARY=$(BIN)/varve $(GO) test -count=1 -v ./integration/clients
 
+.PHONY: test-browser
+test-browser: build ## test with a page in a real browser (BROWSER=chromium)
+	VARVE_TEST_BROWSER=$(or $(BROWSER),chromium) VARVE_TEST_BINARY=$(BIN)/varve $(GO) test -count=1 -v ./integration/browser
+
 .PHONY: lint
 lint: $(FDB_READY) $(STATICCHECK) ## gofmt, go vet and staticcheck, with and without FoundationDB
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$unformatted" || { echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; }

@@ -172,7 +172,7 @@ func TestLongPoll(t *testing.T) {
 }
 
 // event is one of a stream of server-sent events.
-type event struct{ name, data string }
+type event struct{ name, data, id string }
 
 // TestServerSentEvents follows a stream while it is written to by both protocols, and to its end.
 func TestServerSentEvents(t *testing.T) {
@@ -189,10 +189,10 @@ func TestServerSentEvents(t *testing.T) {
 
 	require.Equal(t, "control", nextEvent(t, events).name, "an empty stream says where it ends")
 	call(t, http.MethodPost, address, "application/json", `[1,2]`, http.StatusNoContent)
-	require.Equal(t, event{"data", "[1,2]"}, nextEvent(t, events))
+	require.Equal(t, event{"data", "[1,2]", fmt.Sprintf("%020d", 2)}, nextEvent(t, events))
 	require.Equal(t, fmt.Sprintf("%020d", 2), controlOf(t, nextEvent(t, events)).Next)
 	produce(t, kafkaClient(t, node), &kgo.Record{Topic: "tail", Value: []byte(`{"by":"Kafka"}`)})
-	require.Equal(t, event{"data", `[{"by":"Kafka"}]`}, nextEvent(t, events))
+	require.Equal(t, event{"data", `[{"by":"Kafka"}]`, fmt.Sprintf("%020d", 3)}, nextEvent(t, events))
 	require.Equal(t, fmt.Sprintf("%020d", 3), controlOf(t, nextEvent(t, events)).Next)
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, nil)
@@ -204,6 +204,22 @@ func TestServerSentEvents(t *testing.T) {
 	require.Equal(t, http.StatusNoContent, closed.StatusCode)
 	require.True(t, controlOf(t, nextEvent(t, events)).Closed)
 	require.False(t, events.Scan(), "nothing follows the end: %q", events.Text())
+
+	// As an EventSource connects again: behind the event that it had last, whatever its URL says, and never to a stream that has ended.
+	resume := func(id string) *http.Response {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"?offset=-1&live=sse", nil)
+		require.NoError(t, err)
+		r.Header.Set("Last-Event-ID", id)
+		answer, err := noRedirects().Do(r)
+		require.NoError(t, err)
+		t.Cleanup(func() { answer.Body.Close() })
+		return answer
+	}
+	require.Equal(t, http.StatusNoContent, resume(fmt.Sprintf("%020d", 3)).StatusCode)
+	again := bufio.NewScanner(resume(fmt.Sprintf("%020d", 2)).Body)
+	require.Equal(t, `[{"by":"Kafka"}]`, nextEvent(t, again).data)
+	again = bufio.NewScanner(resume("of another server").Body)
+	require.Equal(t, `[1,2,{"by":"Kafka"}]`, nextEvent(t, again).data)
 }
 
 type controlEvent struct {
@@ -232,6 +248,8 @@ func nextEvent(t *testing.T, lines *bufio.Scanner) (e event) {
 			e.name = strings.TrimPrefix(value, " ")
 		case "data":
 			e.data += strings.TrimPrefix(value, " ")
+		case "id":
+			e.id = value
 		}
 	}
 	t.Fatalf("the events ended: %v", lines.Err())

@@ -19,7 +19,7 @@ import (
 var readmeShows = map[string]string{
 	"kcat -C -e -q -b 127.0.0.1:9092 -t numbers":                               "1\n2\n3\n4\n5\n",
 	"curl http://127.0.0.1:4437/v1/stream/rooms/lobby":                         `[{"say":"hello"},{"say":"world"}]`,
-	"curl -N 'http://127.0.0.1:4437/v1/stream/rooms/lobby?offset=-1&live=sse'": "event: data\n" + `data:[{"say":"hello"},{"say":"world"}]` + "\n\nevent: control\ndata:{",
+	"curl -N 'http://127.0.0.1:4437/v1/stream/rooms/lobby?offset=-1&live=sse'": "event: data\n" + `data:[{"say":"hello"},{"say":"world"}]` + "\nid:00000000000000000002\n\nevent: control\ndata:{",
 	"curl http://127.0.0.1:4437/v1/stream/numbers":                             "12345",
 	"kcat -C -e -q -b 127.0.0.1:9092 -t rooms/lobby":                           `{"say":"hello"}` + "\n" + `{"say":"world"}` + "\n",
 }

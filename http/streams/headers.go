@@ -30,6 +30,7 @@ const (
 	headerExpectedSeq   = "Producer-Expected-Seq"
 	headerReceivedSeq   = "Producer-Received-Seq"
 	headerSSEEncoding   = "Stream-SSE-Data-Encoding"
+	headerLastEventID   = "Last-Event-ID" // of EventSource, not of the protocol
 )
 
 const (

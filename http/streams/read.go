@@ -29,6 +29,8 @@ type request struct {
 	at     position
 	live   string
 	cursor string
+	// resumed: a browser's EventSource connects again, and at is behind the last event that it had.
+	resumed bool
 }
 
 // read is GET: catch-up, long poll and server-sent events (protocol sections 5.6 to 5.8).
@@ -76,8 +78,13 @@ func parseRead(c echo.Context) (request, error) {
 		return r, badRequest("malformed_offset", "offset is given %d times", len(tokens))
 	}
 	var err error
-	r.at, err = parseOffset(tokens[0])
-	return r, err
+	if r.at, err = parseOffset(tokens[0]); err != nil || r.live != liveSSE {
+		return r, err
+	}
+	if at, err := parseOffset(c.Request().Header.Get(headerLastEventID)); err == nil {
+		r.at, r.resumed = at, true
+	}
+	return r, nil
 }
 
 // chunk is what a read answers with.

@@ -89,6 +89,7 @@ func (s *Server) routes() http.Handler {
 	if len(s.options.CORSOrigins) > 0 {
 		e.Use(middleware.CORSWithConfig(s.cors()))
 	}
+	e.Use(s.refuseWhenStopping) // after CORS: pages are to see that it is 503
 	for method, handle := range map[string]echo.HandlerFunc{
 		http.MethodPut: s.create, http.MethodPost: s.append, http.MethodGet: s.read, http.MethodHead: s.head, http.MethodDelete: s.delete,
 	} {
@@ -101,7 +102,7 @@ func (s *Server) cors() middleware.CORSConfig {
 	return middleware.CORSConfig{
 		AllowOrigins: s.options.CORSOrigins,
 		AllowMethods: []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPost, http.MethodDelete},
-		AllowHeaders: []string{"Content-Type", "Authorization", "If-None-Match", headerSeq, headerTTL, headerExpiresAt, headerClosed,
+		AllowHeaders: []string{"Content-Type", "Authorization", "If-None-Match", headerLastEventID, headerSeq, headerTTL, headerExpiresAt, headerClosed,
 			headerForkedFrom, headerForkOffset, headerForkSubOffset, headerProducerID, headerProducerEpoch, headerProducerSeq},
 		ExposeHeaders: []string{"ETag", "Location", "Content-Type", "Retry-After", headerNextOffset, headerUpToDate, headerCursor, headerClosed, headerTTL,
 			headerExpiresAt, headerSSEEncoding, headerProducerEpoch, headerProducerSeq, headerExpectedSeq, headerReceivedSeq},
@@ -154,22 +155,26 @@ func (s *Server) answerError(err error, c echo.Context) {
 	c.JSON(f.status, errorBody{Error: f.code, Message: f.message})
 }
 
-// observe counts and times requests, and refuses those that come while the server stops.
+// observe counts and times requests.
 func (s *Server) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
-		var err error
-		if s.stopping.Load() {
-			c.Response().Header().Set("Connection", "close")
-			err = fail(http.StatusServiceUnavailable, "unavailable", "the node is stopping").with("Retry-After", retryAfter)
-		} else {
-			err = next(c)
-		}
-		if err != nil {
+		if err := next(c); err != nil {
 			c.Error(err)
 		}
 		s.metrics.request(methodLabel(c.Request().Method), c.QueryParam("live"), c.Response().Status, time.Since(start))
 		return nil
+	}
+}
+
+// refuseWhenStopping answers what comes while the server stops.
+func (s *Server) refuseWhenStopping(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		if !s.stopping.Load() {
+			return next(c)
+		}
+		c.Response().Header().Set("Connection", "close")
+		return fail(http.StatusServiceUnavailable, "unavailable", "the node is stopping").with("Retry-After", retryAfter)
 	}
 }
 

@@ -34,6 +34,14 @@ func (s *Server) sse(c echo.Context, t target, r request, offset int64) error {
 	if err != nil {
 		return err
 	}
+	if r.resumed && k.closed && len(k.values) == 0 {
+		// An EventSource connects again until it is told that there is nothing more, which is what 204 means to it.
+		h := c.Response().Header()
+		h.Set(headerNextOffset, formatOffset(k.next))
+		h.Set(headerClosed, "true")
+		h.Set("Cache-Control", "no-store")
+		return c.NoContent(http.StatusNoContent)
+	}
 	w := &sseWriter{c: c, isJSON: t.json(), text: isText(t), cursor: nextCursor(r.cursor, time.Now()), server: s}
 	w.begin()
 	defer w.end()
@@ -102,8 +110,15 @@ func (w *sseWriter) event(k chunk) error {
 	}
 	w.buffer.WriteString("event: control\ndata:")
 	w.buffer.Write(line)
-	w.buffer.WriteString("\n\n")
+	w.finish(k)
 	return w.flush()
+}
+
+// finish ends an event with its id: the offset after it, which an EventSource sends as Last-Event-ID when it connects again.
+func (w *sseWriter) finish(k chunk) {
+	w.buffer.WriteString("\nid:")
+	w.buffer.WriteString(formatOffset(k.next))
+	w.buffer.WriteString("\n\n")
 }
 
 func (w *sseWriter) data(k chunk) {
@@ -113,19 +128,21 @@ func (w *sseWriter) data(k chunk) {
 	if !w.text {
 		w.buffer.WriteString("data:")
 		w.buffer.WriteString(base64.StdEncoding.EncodeToString(body))
-		w.buffer.WriteString("\n\n")
+		w.finish(k)
 		return
 	}
 	// A line break of any kind ends a line of an event, so each line gets its own field.
-	for _, line := range splitLines(body) {
+	for n, line := range splitLines(body) {
+		if n > 0 {
+			w.buffer.WriteByte('\n')
+		}
 		w.buffer.WriteString("data:")
 		if len(line) > 0 && line[0] == ' ' {
 			w.buffer.WriteByte(' ') // readers drop one space after the colon
 		}
 		w.buffer.Write(line)
-		w.buffer.WriteByte('\n')
 	}
-	w.buffer.WriteByte('\n')
+	w.finish(k)
 }
 
 // splitLines splits at \n, \r\n and \r, which all end a line in an event stream.

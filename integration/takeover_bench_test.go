@@ -13,7 +13,7 @@ import (
 	"github.com/varvedb/varve/integration/process"
 )
 
-// BenchmarkTakeover kills a leader that has so many streams open and so much unpacked in its log, and measures the time to the first append that another
+// BenchmarkTakeover kills a leader, which also holds the lease, that has so many streams open and so much unpacked in its log, and measures the time to the first append that another
 // node acknowledges. A dead node is found after three to four heartbeats of a second; what follows must not grow with the bytes.
 //
 //	go test ./integration -run '^$' -bench Takeover -benchtime 1x
@@ -29,7 +29,7 @@ func BenchmarkTakeover(b *testing.B) {
 
 func takeover(b *testing.B, streams, megabytes int) {
 	cluster := process.NewCluster(b, 2, process.Options{Binary: binary, Args: []string{
-		"--heartbeat-interval", "1s", "--node-timeout", "3s", "--pack-interval", "1h", "--pack-bytes", "2GiB", "--pack-max-bytes", "2GiB", "--wal-backlog-bytes", "2GiB",
+		"--heartbeat-interval", "1s", "--node-timeout", "3s", "--lease-ttl", "3s", "--pack-interval", "1h", "--pack-bytes", "2GiB", "--pack-max-bytes", "2GiB", "--wal-backlog-bytes", "2GiB",
 		"--pack-segments", "100000",
 	}})
 	first, second := cluster.Nodes[0], cluster.Nodes[1]

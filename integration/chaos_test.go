@@ -289,17 +289,32 @@ func (c *chaos) heal(v *victim) {
 	v.Start()
 }
 
-// healAll heals every node, and starts those that end because they were fenced, until all are ready.
+// healAll heals every node, and starts those that end because they were fenced, until all have been ready and alive for a while: one that
+// was judged while it was away learns of it a moment later.
 func (c *chaos) healAll() {
 	c.t.Helper()
-	c.cluster.Await("all nodes are ready", func() bool {
-		ready := true
+	since := time.Now()
+	c.cluster.Await("all nodes are ready and alive", func() bool {
 		for _, n := range c.cluster.Nodes {
 			c.heal(c.victims[n])
-			ready = ready && isReady(n)
+			if !isReady(n) {
+				since = time.Now()
+			}
 		}
-		return ready
+		if statuses, err := c.cluster.Statuses(); err != nil || !allLive(statuses) {
+			since = time.Now()
+		}
+		return time.Since(since) > time.Second
 	})
+}
+
+func allLive(all []nodes.NodeStatus) bool {
+	for _, s := range all {
+		if !s.Live {
+			return false
+		}
+	}
+	return true
 }
 
 func isReady(n *process.Node) bool {

@@ -266,3 +266,23 @@ func TestStop(t *testing.T) {
 		require.NoError(t, cmd.Wait(), "a process that was asked to stop before it was ready stops cleanly")
 	})
 }
+
+// TestSameNodeTwice: the process that registers an id last has it; the one before ends, and its code says that it may be started again.
+func TestSameNodeTwice(t *testing.T) {
+	cluster := process.NewCluster(t, 2, process.Options{Binary: binary, Args: []string{"--node-id", "1", "--heartbeat-interval", "500ms", "--node-timeout", "10s"}})
+	first, second := cluster.Nodes[0], cluster.Nodes[1]
+	first.Start()
+	first.AwaitReady()
+	put(t, first, "ours", "kept")
+	second.Start()
+	require.Equal(t, exitFenced, first.ExitCode())
+	lines := strings.Split(strings.TrimSpace(first.Log(4000)), "\n")
+	last := lines[len(lines)-1]
+	t.Log(last)
+	require.True(t, strings.HasPrefix(last, "varve: "), "the last line says why: %s", last)
+	require.Contains(t, last, "fenced")
+	second.AwaitReady()
+	status, body := get(t, second, "ours")
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "kept", body)
+}

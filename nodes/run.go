@@ -67,7 +67,11 @@ func (n *Node) watchFence(ctx context.Context) {
 	for {
 		changed := n.view.Changed()
 		if row, ok := n.view.Node(n.ref.ID); ok && n.over(row) {
-			n.fail("view", fmt.Errorf("%w: node row has epoch %d, fenced %v", layer.ErrFenced, row.Epoch, row.Fenced))
+			if row.Epoch > n.ref.Epoch {
+				n.fail("view", fmt.Errorf("%w, epoch %d", layer.ErrReplaced, row.Epoch))
+				return
+			}
+			n.fail("view", fmt.Errorf("%w: its row says so", layer.ErrFenced))
 			return
 		}
 		select {

@@ -60,6 +60,10 @@ lint: $(FDB_READY) $(STATICCHECK) ## gofmt, go vet and staticcheck, with and wit
 	CGO_ENABLED=0 $(GO) vet ./...
 	$(FDB_ENV) $(STATICCHECK) $(FDB_TAGS) ./...
 
+.PHONY: chaos
+chaos: $(FDB_READY) ## faults of every kind on a cluster of processes, for ROUNDS (200); VARVE_TEST_SEED replays
+	$(FDB_ENV) VARVE_TEST_ROUNDS=$(or $(ROUNDS),200) $(GO) test $(FDB_TAGS) -count=1 -timeout 120m $(TESTFLAGS) -v -run '^TestChaos$$' ./integration
+
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME (10s)
 	ops/fuzz $(or $(FUZZTIME),10s)

@@ -107,7 +107,7 @@ func (c *chaos) run(rounds int) {
 		for round := cycle * roundsPerCheck; round < min(rounds, (cycle+1)*roundsPerCheck); round++ {
 			c.round(round, w)
 		}
-		stop()
+		c.t.Logf("meanwhile: %+v", stop())
 		began := time.Now()
 		c.healAll()
 		healed := time.Since(began)
@@ -328,13 +328,20 @@ func isReady(n *process.Node) bool {
 }
 
 // operate makes and deletes topics, moves streams and rebalances, as often as nodes let it, until it is stopped. What it is refused is nobody's mistake.
-func (c *chaos) operate(w *workload) (stop func()) {
+// The stop tells how much of it was done.
+func (c *chaos) operate(w *workload) (stop func() operations) {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	random := rand.New(rand.NewPCG(c.random.Uint64(), 2))
 	client, err := kgo.NewClient(kgo.SeedBrokers(w.kafka...), kgo.RetryTimeout(3*time.Second))
 	require.NoError(c.t, err)
 	topics := kadm.NewClient(client)
 	var done sync.WaitGroup
+	var did operations
+	count := func(n *int, err error) {
+		if err == nil {
+			*n++
+		}
+	}
 	done.Go(func() {
 		defer client.Close()
 		for i := 0; ctx.Err() == nil; i++ {
@@ -344,15 +351,17 @@ func (c *chaos) operate(w *workload) (stop func()) {
 			switch random.IntN(3) {
 			case 0:
 				if i%2 == 0 {
-					_, _ = topics.CreateTopic(try, 4, -1, nil, name)
+					_, err := topics.CreateTopic(try, 4, -1, nil, name)
+					count(&did.created, err)
 				} else {
-					_, _ = topics.DeleteTopic(try, name)
+					_, err := topics.DeleteTopic(try, fmt.Sprint("passing-", w.topic, "-", random.IntN(i/2+1)))
+					count(&did.deleted, err)
 				}
 			case 1:
-				_ = act(try, via, "/admin/transfer", admin.StreamAction{Stream: w.topic, Bucket: random.IntN(len(w.partitions)), To: 1 + random.Int64N(3)})
-				_ = act(try, via, "/admin/transfer", admin.StreamAction{Stream: w.stream.Name, To: 1 + random.Int64N(3)})
+				count(&did.transfers, act(try, via, "/admin/transfer", admin.StreamAction{Stream: w.topic, Bucket: random.IntN(len(w.partitions)), To: 1 + random.Int64N(3)}))
+				count(&did.transfers, act(try, via, "/admin/transfer", admin.StreamAction{Stream: w.stream.Name, To: 1 + random.Int64N(3)}))
 			case 2:
-				_ = act(try, via, "/admin/rebalance", struct{}{})
+				count(&did.rebalances, act(try, via, "/admin/rebalance", struct{}{}))
 			}
 			cancel()
 			select {
@@ -361,8 +370,11 @@ func (c *chaos) operate(w *workload) (stop func()) {
 			}
 		}
 	})
-	return func() { cancel(); done.Wait() }
+	return func() operations { cancel(); done.Wait(); return did }
 }
+
+// operations counts what was done.
+type operations struct{ created, deleted, transfers, rebalances int }
 
 // act asks a node for an action of its admin API.
 func act(ctx context.Context, via *process.Node, path string, action any) error {

@@ -85,7 +85,9 @@ func newChaos(t *testing.T, random *rand.Rand) *chaos {
 	placement := names[random.IntN(len(names))]
 	fence := []string{"both", "both", "store", "layer"}[random.IntN(4)]
 	routing := []string{"redirect", "proxy"}[random.IntN(2)]
-	t.Logf("segments: %s, fence: %s, routing: %s", placement, fence, routing)
+	// Stores that are far away keep more in flight, for faults to hit.
+	latency := []time.Duration{0, 5 * time.Millisecond, 25 * time.Millisecond}[random.IntN(3)]
+	t.Logf("segments: %s, fence: %s, routing: %s, latency: %v each way", placement, fence, routing, latency)
 	args = append(append(args, placements[placement]...), "--wal-fence", fence, "--routing", routing)
 	c := &chaos{t: t, random: random, victims: map[*process.Node]*victim{}}
 	c.cluster, c.proxies = process.NewProxiedCluster(t, 3, process.Options{
@@ -93,7 +95,10 @@ func newChaos(t *testing.T, random *rand.Rand) *chaos {
 		Env: []string{"AWS_ACCESS_KEY_ID=" + objectstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + objectstest.SecretKey},
 	})
 	for i, n := range c.cluster.Nodes {
-		c.victims[n] = &victim{Node: n, Proxies: c.proxies[i]}
+		v := &victim{Node: n, Proxies: c.proxies[i]}
+		c.victims[n] = v
+		v.Objects.Latency(latency)
+		metadataProxy(v, func(p *process.Proxy) { p.Latency(latency) })
 	}
 	c.cluster.Start()
 	return c

@@ -3,6 +3,7 @@ package load
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -106,7 +107,11 @@ func StartKafkaReader(t testing.TB, seeds []string, name, topic string, partitio
 		for ctx.Err() == nil {
 			fetches := client.PollFetches(ctx)
 			fetches.EachError(func(topic string, partition int32, err error) {
-				if ctx.Err() == nil && !kerr.IsRetriable(err) {
+				var lost *kgo.ErrDataLoss
+				switch {
+				case errors.As(err, &lost):
+					t.Errorf("reader %s: partition %d: %v", name, partition, err)
+				case ctx.Err() == nil && !kerr.IsRetriable(err):
 					t.Logf("reader %s: partition %d: %v", name, partition, err)
 				}
 			})

@@ -22,12 +22,13 @@ type Proxy struct {
 	closed   chan struct{}
 	wg       sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
-	pairs  map[*pair]struct{}
-	cut    bool
-	delay  time.Duration
-	flows  chan struct{} // closed while bytes flow
-	frozen bool
+	mu      sync.Mutex // guards what follows
+	pairs   map[*pair]struct{}
+	cut     bool
+	latency time.Duration
+	delay   time.Duration
+	flows   chan struct{} // closed while bytes flow
+	frozen  bool
 }
 
 // pair is a connection of a client and the one to the server that goes with it.
@@ -75,6 +76,13 @@ func (p *Proxy) Freeze() {
 	if !p.frozen {
 		p.frozen, p.flows = true, make(chan struct{})
 	}
+}
+
+// Latency is that of a healthy connection, in each direction; Heal leaves it.
+func (p *Proxy) Latency(by time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.latency = by
 }
 
 // Slow holds up bytes in each direction.
@@ -165,7 +173,7 @@ func (p *Proxy) copy(to io.Writer, from io.Reader) {
 // hold waits while bytes must not flow; false when the proxy was closed.
 func (p *Proxy) hold() bool {
 	p.mu.Lock()
-	flows, delay := p.flows, p.delay
+	flows, delay := p.flows, p.latency+p.delay
 	p.mu.Unlock()
 	if delay > 0 {
 		timer := time.NewTimer(delay)

@@ -32,8 +32,14 @@ const leaseChecks = 4
 
 // leaseStep is the step of the lease loop: renew what is held, else watch and take.
 func (n *Node) leaseStep(ctx context.Context) error {
+	if n.leaving.Load() {
+		return nil // it has given the lease back, and must not take it again
+	}
 	if t := n.tenure.Load(); t != nil {
-		return n.renewLease(ctx, t)
+		if err := n.renewLease(ctx, t); err != nil && !n.leaving.Load() {
+			return err
+		}
+		return nil
 	}
 	row, err := n.layer.Lease(ctx, layer.CoordinatorLease)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 type Adoption struct {
 	Dead      NodeRef
 	Seq, Next int64
-	Object    ObjectMeta // Object, Size and Kind: the segment object itself, or a prepared data object made of inline segments; none without entries
+	Objects   []ObjectMeta // Object, Size and Kind: the segment objects themselves, in order, or a prepared data object made of inline segments; none without entries
 	Entries   []ObjectEntry
 	Producers []ProducerState // of the batches in these segments; merged into what the rows know
 	At        time.Time
@@ -21,10 +21,10 @@ type Adoption struct {
 // already it is success, whoever moved it. It takes the entries of streams that the dead epoch has open and that lie beyond their durable end, which the first must
 // continue exactly (ErrGap, ErrStraddles); others are dropped. An object that got no reference is queued for destruction.
 //
-// Parts are as for CommitPack. After a part of a grouping of several segments was committed, another grouping may meet ErrStraddles: segments taken one by one never do.
+// Parts are as for CommitPack. After a part of a data object made of several inline segments was committed, another grouping may meet ErrStraddles: segments taken one by one, and objects, never do.
 func (s *Store) Adopt(ctx context.Context, by NodeRef, a Adoption) error {
 	work := advance{
-		log: a.Dead, from: a.Seq, next: a.Next, entries: a.Entries, producers: a.Producers, at: a.At,
+		log: a.Dead, from: a.Seq, next: a.Next, objects: a.Objects, entries: a.Entries, producers: a.Producers, at: a.At,
 		command: "adopt segments of " + a.Dead.String(), reason: "no record adopted", by: by,
 		allowed: func(t *tx) func() error {
 			self, dead := t.node(by), t.node(a.Dead)
@@ -39,11 +39,10 @@ func (s *Store) Adopt(ctx context.Context, by NodeRef, a Adoption) error {
 	if a.Next == a.Seq {
 		return invalid("adoption of no segment at %d of %s", a.Seq, a.Dead)
 	}
-	if a.Object.Object != "" {
-		work.objects = []ObjectMeta{a.Object}
-	}
-	if a.Object.Object != "" && a.Object.Kind == AdoptedSegment {
-		work.segments = []string{a.Object.Object}
+	for _, o := range a.Objects {
+		if o.Kind == AdoptedSegment {
+			work.segments = append(work.segments, o.Object)
+		}
 	}
 	return s.advance(ctx, work)
 }

@@ -114,7 +114,7 @@ func (f *fixture) recover(t *testing.T, segments int64, adoption func(seq int64)
 	for seq := wal.FirstLive; seq <= segments; seq++ {
 		a := adoption(seq)
 		a.Dead, a.Seq, a.Next, a.At = f.node, seq, seq+1, epochTime
-		a.Object = ObjectMeta{Object: fmt.Sprint("s", seq), Size: 100, Kind: AdoptedSegment}
+		a.Objects = []ObjectMeta{{Object: fmt.Sprint("s", seq), Size: 100, Kind: AdoptedSegment}}
 		require.NoError(t, f.Adopt(f.ctx, f.other, a))
 		require.NoError(t, f.Adopt(f.ctx, f.other, a), "again")
 	}
@@ -147,14 +147,14 @@ func TestAdoptionOfOtherGroupings(t *testing.T) {
 	a, b := f.ids[1], f.ids[3]
 	group := func(object string, from, to int64) Adoption {
 		return Adoption{
-			Dead: f.other, Seq: from, Next: to, Object: f.prepare(object)[0], At: epochTime,
+			Dead: f.other, Seq: from, Next: to, Objects: f.prepare(object), At: epochTime,
 			Entries: []ObjectEntry{entry(a, (from-1)*10, (to-1)*10, object), entry(b, (from-1)*10, (to-1)*10, object)},
 		}
 	}
 	// One of two parts of the grouping 1..2.
 	first := group("group12", 1, 3)
 	first.Entries = first.Entries[:1]
-	work := advance{log: f.other, from: 1, next: 3, objects: []ObjectMeta{first.Object}, entries: first.Entries, at: epochTime, command: "adopt", by: f.node,
+	work := advance{log: f.other, from: 1, next: 3, objects: first.Objects, entries: first.Entries, at: epochTime, command: "adopt", by: f.node,
 		allowed: func(t *tx) func() error { return t.node(f.node).alive }}
 	require.NoError(t, f.transact(f.ctx, "adopt", f.node, func(t *tx) error { return t.advance(work, work.split(1)[0], false) }))
 	f.healthy()
@@ -174,7 +174,7 @@ func TestAdoptionOfOtherGroupings(t *testing.T) {
 func TestAdoptIsConditional(t *testing.T) {
 	f := newFixture(t)
 	row := f.open(1)
-	a := Adoption{Dead: f.other, Seq: 1, Next: 2, Object: ObjectMeta{Object: "s1", Size: 1, Kind: AdoptedSegment}, Entries: []ObjectEntry{entry(row.ID, 0, 10, "s1")}, At: epochTime}
+	a := Adoption{Dead: f.other, Seq: 1, Next: 2, Objects: []ObjectMeta{{Object: "s1", Size: 1, Kind: AdoptedSegment}}, Entries: []ObjectEntry{entry(row.ID, 0, 10, "s1")}, At: epochTime}
 	require.ErrorIs(t, f.Adopt(f.ctx, f.node, a), ErrNotFenced)
 	require.ErrorIs(t, f.SealWAL(f.ctx, f.node, f.other, 1), ErrNotFenced)
 	_, _, err := f.CloseStreamsOf(f.ctx, f.node, f.other, 1)
@@ -188,7 +188,7 @@ func TestAdoptIsConditional(t *testing.T) {
 	require.ErrorIs(t, err, ErrWALNotSealed)
 	require.NoError(t, f.Adopt(f.ctx, f.node, a))
 	gap := a
-	gap.Seq, gap.Next, gap.Object.Object = 2, 3, "s2"
+	gap.Seq, gap.Next, gap.Objects = 2, 3, []ObjectMeta{{Object: "s2", Size: 1, Kind: AdoptedSegment}}
 	gap.Entries = []ObjectEntry{entry(row.ID, 11, 20, "s2")}
 	require.ErrorIs(t, f.Adopt(f.ctx, f.node, gap), ErrGap)
 	gap.Seq, gap.Next = 3, 4
@@ -292,7 +292,7 @@ func TestForeignStreams(t *testing.T) {
 	require.ErrorIs(t, f.CommitPack(f.ctx, packOf(f, 1, 2, f.prepare("o"), entry(f.ids[1], 0, 10, "o"))), ErrStaleStream)
 	require.NoError(t, f.FenceSelf(f.ctx, third))
 	require.NoError(t, f.Adopt(f.ctx, f.node, Adoption{
-		Dead: third, Seq: 1, Next: 2, Object: ObjectMeta{Object: "s1", Kind: AdoptedSegment}, Entries: []ObjectEntry{entry(f.ids[1], 0, 10, "s1")}, At: epochTime,
+		Dead: third, Seq: 1, Next: 2, Objects: []ObjectMeta{{Object: "s1", Kind: AdoptedSegment}}, Entries: []ObjectEntry{entry(f.ids[1], 0, 10, "s1")}, At: epochTime,
 	}))
 	require.Equal(t, []string{"s1"}, f.doomed())
 	end, err := f.DurableEnd(f.ctx, f.ids[1])

@@ -654,7 +654,7 @@ func (a *actor) recoverStep(ctx context.Context, by, dead NodeRef, group bool) (
 		return false, nil // destroyed meanwhile: somebody else got on
 	}
 	return false, a.s.Adopt(ctx, by, Adoption{
-		Dead: dead, Seq: wal.FirstLive, Next: wal.FirstLive + 1, Object: ObjectMeta{Object: key, Size: 1, Kind: AdoptedSegment},
+		Dead: dead, Seq: wal.FirstLive, Next: wal.FirstLive + 1, Objects: []ObjectMeta{{Object: key, Size: 1, Kind: AdoptedSegment}},
 		Entries: entriesOf(key, chunks), Producers: statesOf(chunks), At: epochTime,
 	})
 }
@@ -682,7 +682,7 @@ func (a *actor) adoptInline(ctx context.Context, by, dead NodeRef, inline []Inli
 	if err != nil {
 		return err
 	}
-	work := Adoption{Dead: dead, Seq: inline[0].Seq, Next: next, Object: meta, Entries: entries, Producers: statesOf(chunks), At: epochTime}
+	work := Adoption{Dead: dead, Seq: inline[0].Seq, Next: next, Objects: []ObjectMeta{meta}, Entries: entries, Producers: statesOf(chunks), At: epochTime}
 	err = a.s.Adopt(ctx, by, work)
 	if errors.Is(err, ErrStraddles) && next > inline[0].Seq+1 {
 		return a.adoptInline(ctx, by, dead, inline[:1])

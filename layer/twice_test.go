@@ -225,7 +225,7 @@ func runPack(f *fixture) error {
 func runAdopt(f *fixture) error {
 	a, b := f.ids[1], f.ids[3]
 	return f.Adopt(f.ctx, f.node, Adoption{
-		Dead: f.other, Seq: 1, Next: 2, Object: ObjectMeta{Object: "segment1", Size: 9, Kind: AdoptedSegment},
+		Dead: f.other, Seq: 1, Next: 2, Objects: []ObjectMeta{{Object: "segment1", Size: 9, Kind: AdoptedSegment}},
 		Entries:   []ObjectEntry{entry(a, 0, 10, "segment1"), entry(b, 0, 5, "segment1"), entry(f.ids[0], 0, 5, "segment1")},
 		Producers: []ProducerState{producer(a, 7, 0, ProducerBatch{Base: 0, Last: 9}), producer(b, 7, 0, ProducerBatch{Base: 0, Last: 4})},
 		At:        epochTime,

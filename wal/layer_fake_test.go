@@ -240,8 +240,12 @@ func (l *fakeLayer) adopt(by layer.NodeRef, a layer.Adoption, n int) error {
 	if err != nil {
 		return err
 	}
-	if a.Object.Kind == layer.DataObject && !l.prepared[a.Object.Object] && l.meta[a.Object.Object].Refs == 0 {
-		return layer.ErrNotPrepared
+	metas := map[string]layer.ObjectMeta{}
+	for _, o := range a.Objects {
+		metas[o.Object] = o
+		if o.Kind == layer.DataObject && !l.prepared[o.Object] && l.meta[o.Object].Refs == 0 {
+			return layer.ErrNotPrepared
+		}
 	}
 	take := func(e layer.ObjectEntry) bool { return l.open[e.Stream] == a.Dead && e.End > l.end(e.Stream) }
 	for _, e := range a.Entries {
@@ -257,7 +261,7 @@ func (l *fakeLayer) adopt(by layer.NodeRef, a layer.Adoption, n int) error {
 			return fmt.Errorf("%w: %+v, durable end %d", layer.ErrGap, e, l.end(e.Stream))
 		}
 		l.entries[e.Stream] = append(l.entries[e.Stream], e)
-		meta := a.Object
+		meta := metas[e.Object]
 		meta.Refs = l.meta[meta.Object].Refs + 1
 		l.meta[meta.Object] = meta
 		delete(l.prepared, meta.Object)
@@ -278,8 +282,10 @@ func (l *fakeLayer) adopt(by layer.NodeRef, a layer.Adoption, n int) error {
 		}
 		l.states[key] = s
 	}
-	if l.meta[a.Object.Object].Refs == 0 {
-		l.doomed = append(l.doomed, layer.Doomed{Object: a.Object.Object})
+	for _, o := range a.Objects {
+		if l.meta[o.Object].Refs == 0 {
+			l.doomed = append(l.doomed, layer.Doomed{Object: o.Object})
+		}
 	}
 	row.FirstLive = a.Next
 	for seq := range l.inline[a.Dead] {

@@ -34,6 +34,23 @@ func (p producers) add(stream int64, by segment.Producer, base, last, timestamp 
 	}
 }
 
+// addObject notes every batch of a segment, or none when an index is damaged.
+func (p producers) addObject(object *segment.Object) error {
+	indexes := make([]segment.Index, len(object.Parts))
+	for i := range object.Parts {
+		var err error
+		if indexes[i], err = object.Index(i); err != nil {
+			return err
+		}
+	}
+	for i, part := range object.Parts {
+		for _, b := range indexes[i].Batches {
+			p.add(part.Stream, b.Producer, b.Base, b.Last, b.MaxTimestamp)
+		}
+	}
+	return nil
+}
+
 // states lists them by stream and producer.
 func (p producers) states() []layer.ProducerState {
 	states := make([]layer.ProducerState, 0, len(p))

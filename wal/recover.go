@@ -197,7 +197,7 @@ func (r *recoverer) walk(ctx context.Context) error {
 			// Refused, and yet absent: the segment was taken and freed by somebody else. It does not end the log.
 			return fmt.Errorf("segment %d was there and is gone: %w", r.at, layer.ErrWALMoved)
 		}
-		if err := r.takeObject(ctx, found.object); err != nil {
+		if err := r.takeObjects(ctx, found.object); err != nil {
 			return err
 		}
 	}
@@ -298,21 +298,37 @@ func (r *recoverer) seal(ctx context.Context) error {
 	return err
 }
 
-// takeObject is rule 4 for a segment that is an object: metadata alone.
-func (r *recoverer) takeObject(ctx context.Context, object *segment.Object) error {
-	key := segmentKey(r.prefix, r.at)
+// Bounds of a run of objects that are taken in one transaction: it stays small, and it is done over when somebody else got on.
+const (
+	maxObjectRun = 64  // segments
+	maxRunWork   = 500 // index entries and producer states
+)
+
+// takeObjects is rule 4 for segments that are objects: metadata alone. With the one at the walk's number go those after it whose indexes have been
+// read; each is taken whole, so that a run ends where any other could.
+func (r *recoverer) takeObjects(ctx context.Context, object *segment.Object) error {
+	var metas []layer.ObjectMeta
+	var entries []layer.ObjectEntry
 	producers := producers{}
-	for i, p := range object.Parts {
-		index, err := object.Index(i)
-		if err != nil {
-			return &ForeignError{Key: key, Seq: r.at, Err: segment.Named(err, key)}
+	size, next := int64(0), r.at
+	for object != nil {
+		key := segmentKey(r.prefix, next)
+		if err := producers.addObject(object); err != nil {
+			if next > r.at {
+				break // what comes before it is taken first
+			}
+			return &ForeignError{Key: key, Seq: next, Err: segment.Named(err, key)}
 		}
-		for _, b := range index.Batches {
-			producers.add(p.Stream, b.Producer, b.Base, b.Last, b.MaxTimestamp)
+		metas = append(metas, layer.ObjectMeta{Object: key, Size: object.Size, Kind: layer.AdoptedSegment})
+		entries = append(entries, ObjectEntries(key, object.Parts)...)
+		size += object.Size
+		next++
+		if len(metas) >= maxObjectRun || len(entries)+len(producers) >= maxRunWork || r.isKnownInline(next) {
+			break
 		}
+		object = r.tails.ready(next)
 	}
-	meta := layer.ObjectMeta{Object: key, Size: object.Size, Kind: layer.AdoptedSegment}
-	return r.adopt(ctx, meta, r.at+1, ObjectEntries(key, object.Parts), producers, object.Size, "object")
+	return r.adopt(ctx, metas, next, entries, producers, size, "object")
 }
 
 // takeInline is rule 4 for a run of inline segments, which become one data object.
@@ -337,14 +353,14 @@ func (r *recoverer) takeInline(ctx context.Context, run []layer.InlineSegment) e
 	}
 	next := run[len(run)-1].Seq + 1
 	if len(entries) == 0 {
-		return r.adopt(ctx, layer.ObjectMeta{}, next, nil, producers, size, "inline")
+		return r.adopt(ctx, nil, next, nil, producers, size, "inline")
 	}
 	for {
 		meta, index, err := r.writeRun(ctx, entries)
 		if err != nil {
 			return err
 		}
-		err = r.adopt(ctx, meta, next, index, producers, size, "inline")
+		err = r.adopt(ctx, []layer.ObjectMeta{meta}, next, index, producers, size, "inline")
 		switch {
 		case errors.Is(err, layer.ErrNotPrepared):
 			r.log.Warn("an object was written too slowly and is written again", "object", meta.Object)
@@ -374,9 +390,12 @@ func (r *recoverer) writeRun(ctx context.Context, entries []segment.Entry) (laye
 }
 
 // adopt commits the segments [at, next) and goes on to next.
-func (r *recoverer) adopt(ctx context.Context, meta layer.ObjectMeta, next int64, entries []layer.ObjectEntry, p producers, size int64, placement string) error {
-	meta.CreatedAt = time.Now()
-	a := layer.Adoption{Dead: r.o.Dead, Seq: r.at, Next: next, Object: meta, Entries: entries, Producers: p.states(), At: meta.CreatedAt}
+func (r *recoverer) adopt(ctx context.Context, objects []layer.ObjectMeta, next int64, entries []layer.ObjectEntry, p producers, size int64, placement string) error {
+	now := time.Now()
+	for i := range objects {
+		objects[i].CreatedAt = now
+	}
+	a := layer.Adoption{Dead: r.o.Dead, Seq: r.at, Next: next, Objects: objects, Entries: entries, Producers: p.states(), At: now}
 	err := r.askLayer(ctx, "adopt segments", func(ctx context.Context) error { return r.o.Layer.Adopt(ctx, r.o.By, a) })
 	if err != nil {
 		return err
@@ -424,6 +443,21 @@ func (t *tails) get(k int64) (found, error) {
 		t.begin(k)
 	}
 	return got.found, got.err
+}
+
+// ready gives the segment at k, when a read of it was begun and finds one; nil otherwise, and then get reads anew what stands there.
+func (t *tails) ready(k int64) *segment.Object {
+	read, begun := t.reads[k]
+	if !begun {
+		return nil
+	}
+	delete(t.reads, k)
+	got := <-read
+	if got.err != nil || got.found.object == nil {
+		return nil
+	}
+	t.begin(k)
+	return got.found.object
 }
 
 // begin starts the reads of the numbers after k, but for those that are known to be inline.

@@ -89,6 +89,20 @@ func TestRunsOfInlineSegmentsBecomeOneObject(t *testing.T) {
 	require.Empty(t, h.layer.inline[h.node])
 }
 
+func TestRunsOfObjectsAreAdoptedTogether(t *testing.T) {
+	h := newHarness(t, layer.FenceBoth, single)
+	h.appendMixed(100, large)
+	h.wait("acknowledged", func() bool { return h.acknowledged() == 100 })
+	h.dead()
+	result, err := h.recover()
+	require.NoError(t, err)
+	require.EqualValues(t, 101, result.SealedAt)
+	require.Equal(t, 100, result.Segments)
+	require.Less(t, h.layer.count("Adopt"), 10, "a takeover takes a few transactions, however many segments wait")
+	require.Zero(t, h.store.Counter(objects.OpPut).Calls, "metadata alone")
+	h.requireRecovered()
+}
+
 func TestRunsAreBounded(t *testing.T) {
 	h := newHarness(t, layer.FenceBoth, single)
 	h.appendMixed(20, small)
@@ -155,7 +169,7 @@ func TestRunThatStraddlesIsTakenOneByOne(t *testing.T) {
 	}
 	meta, index, err := other.writeRun(t.Context(), entries)
 	require.NoError(t, err)
-	require.NoError(t, h.layer.adopt(h.by, layer.Adoption{Dead: h.node, Seq: 1, Next: 8, Object: meta, Entries: index}, 2))
+	require.NoError(t, h.layer.adopt(h.by, layer.Adoption{Dead: h.node, Seq: 1, Next: 8, Objects: []layer.ObjectMeta{meta}, Entries: index}, 2))
 
 	result, err := h.recover()
 	require.NoError(t, err)

@@ -171,6 +171,38 @@ func TestAdoptionOfOtherGroupings(t *testing.T) {
 	}
 }
 
+// A run of segments that are objects is adopted at once, with the same outcome as one by one: what is in the index already is skipped, what
+// got no reference is destroyed.
+func TestAdoptRunOfObjects(t *testing.T) {
+	f := newFixture(t)
+	f.open(1)
+	f.open(3)
+	require.NoError(t, f.FenceSelf(f.ctx, f.other))
+	a, b := f.ids[1], f.ids[3]
+	segment := func(key string) ObjectMeta { return ObjectMeta{Object: key, Size: 1, Kind: AdoptedSegment} }
+	first := Adoption{Dead: f.other, Seq: 1, Next: 2, Objects: []ObjectMeta{segment("s1")}, Entries: []ObjectEntry{entry(a, 0, 10, "s1")}, At: epochTime}
+	require.NoError(t, f.Adopt(f.ctx, f.node, first))
+	run := Adoption{
+		Dead: f.other, Seq: 2, Next: 5, Objects: []ObjectMeta{segment("s2"), segment("s3"), segment("s4")}, At: epochTime,
+		Entries:   []ObjectEntry{entry(a, 0, 10, "s2"), entry(b, 0, 5, "s3"), entry(a, 10, 20, "s4"), entry(b, 5, 9, "s4")},
+		Producers: []ProducerState{producer(a, 7, 0, ProducerBatch{FirstSeq: 10, LastSeq: 19, Base: 10, Last: 19})},
+	}
+	for _, bound := range []int{1, defaultBounds().parts} { // in parts, and again at once
+		f.bounds.parts = bound
+		require.NoError(t, f.Adopt(f.ctx, f.node, run))
+		f.healthy()
+		for stream, want := range map[int64]int64{a: 20, b: 9} {
+			end, err := f.DurableEnd(f.ctx, stream)
+			require.NoError(t, err)
+			require.Equal(t, want, end)
+		}
+		require.Equal(t, []string{"s2"}, f.doomed())
+	}
+	wal, err := f.WAL(f.ctx, f.other)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, wal.FirstLive)
+}
+
 func TestAdoptIsConditional(t *testing.T) {
 	f := newFixture(t)
 	row := f.open(1)

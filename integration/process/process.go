@@ -25,6 +25,9 @@ const (
 	stopTimeout  = 60 * time.Second
 )
 
+// LogsVariable names a directory that gets the whole logs of the nodes of tests that fail, goroutines included.
+const LogsVariable = "VARVE_TEST_LOGS"
+
 // Options of a node.
 type Options struct {
 	Binary  string   // see Build
@@ -64,6 +67,9 @@ func newNode(t testing.TB, options Options) *Node {
 	n := &Node{t: t, options: options, Dir: t.TempDir()}
 	n.log = filepath.Join(n.Dir, "varve.log")
 	t.Cleanup(func() {
+		if t.Failed() {
+			n.dump()
+		}
 		n.Kill()
 		if t.Failed() {
 			t.Logf("log of the node, its end:\n%s", n.Log(20_000))
@@ -100,6 +106,23 @@ func (n *Node) Start() {
 		close(exited)
 	}()
 	n.awaitListeners(data, cmd.Process.Pid, exited)
+}
+
+// dump makes a process that runs write what its goroutines do to its log, which ends it, and keeps the log in the directory that LogsVariable names.
+func (n *Node) dump() {
+	if n.Running() {
+		n.Signal(syscall.SIGCONT)
+		n.Signal(syscall.SIGQUIT)
+		select {
+		case <-n.Exited():
+		case <-time.After(5 * time.Second):
+		}
+	}
+	if dir := os.Getenv(LogsVariable); dir != "" {
+		if body, err := os.ReadFile(n.log); err == nil {
+			_ = os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d.log", strings.ReplaceAll(n.t.Name(), "/", "-"), n.ID())), body, 0o600)
+		}
+	}
 }
 
 func or(address string) string {

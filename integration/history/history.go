@@ -25,6 +25,7 @@ type Stream struct {
 
 	mu    sync.Mutex
 	acks  []Ack
+	lost  map[string]bool   // values whose writers gave up on them: they may be there or not
 	reads map[string][]Read // by reader, in the order that it got them
 }
 
@@ -39,6 +40,16 @@ func (s *Stream) Acknowledged(a Ack) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.acks = append(s.acks, a)
+}
+
+// GaveUp records that a writer will never know of an append: it may be there or not.
+func (s *Stream) GaveUp(writer string, number int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost == nil {
+		s.lost = map[string]bool{}
+	}
+	s.lost[Value(writer, number)] = true
 }
 
 // Got records a record that a reader got.
@@ -69,13 +80,13 @@ func (s *Stream) ReadUpTo(reader string) int64 {
 // Check compares what was seen with the final content of the stream, which is read from offset 0, and returns what is wrong:
 //
 //   - offsets are consecutive from 0;
-//   - no value is there twice, and each writer's values are in the order of its numbers without a gap up to its last acknowledged one;
+//   - no value is there twice, and each writer's values are in the order of its numbers without a gap, but for appends that it gave up on;
 //   - every acknowledged append is there, at the offset that was acknowledged;
 //   - every reader got records at consecutive offsets, without gap or repeat, and each with the value that is there in the end.
 func (s *Stream) Check(final []Read) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := &check{name: s.Name, final: final}
+	c := &check{name: s.Name, final: final, lost: s.lost}
 	c.content()
 	for _, a := range s.acks {
 		c.acknowledged(a)
@@ -89,6 +100,7 @@ func (s *Stream) Check(final []Read) []string {
 type check struct {
 	name     string
 	final    []Read
+	lost     map[string]bool
 	problems []string
 }
 
@@ -121,6 +133,9 @@ func (c *check) content() {
 		expected := 0
 		if before, ok := last[writer]; ok {
 			expected = before + 1
+		}
+		for expected < number && c.lost[Value(writer, expected)] {
+			expected++
 		}
 		if number != expected {
 			c.wrong("offset %d has number %d of writer %s, expected %d", r.Offset, number, writer, expected)

@@ -22,6 +22,16 @@ func TestSoundHistory(t *testing.T) {
 	require.Empty(t, s.Check(final))
 }
 
+func TestAppendsThatWereGivenUpMayBeThereOrNot(t *testing.T) {
+	s, final := sound()
+	s.GaveUp("a", 3)
+	s.GaveUp("a", 4)
+	require.Empty(t, s.Check(final))
+	require.Empty(t, s.Check(append(final, Read{4, "a/3"})))
+	require.Empty(t, s.Check(append(final, Read{4, "a/5"})))
+	require.NotEmpty(t, s.Check(append(final, Read{4, "a/6"})))
+}
+
 func TestCheckerFindsWhatIsWrong(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(s *Stream, final []Read) []Read

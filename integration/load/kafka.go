@@ -4,6 +4,7 @@ package load
 import (
 	"context"
 	"errors"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -60,6 +61,10 @@ func (w *KafkaWriter) write(ctx context.Context, partition int32, every time.Dur
 			Headers: []kgo.RecordHeader{{Key: "pad", Value: []byte(w.pad)}}}
 		// The record's own context is never cancelled: a record that was given up could be anywhere.
 		w.client.Produce(context.Background(), record, func(r *kgo.Record, err error) {
+			if GaveUp(err) {
+				w.partitions[partition].GaveUp(w.name, number)
+				return
+			}
 			if err != nil {
 				w.t.Errorf("writer %s: record %d of partition %d: %v", w.name, number, partition, err)
 				return
@@ -67,6 +72,13 @@ func (w *KafkaWriter) write(ctx context.Context, partition int32, every time.Dur
 			w.partitions[partition].Acknowledged(history.Ack{Writer: w.name, Number: number, Offset: r.Offset})
 		})
 	}
+}
+
+// GaveUp tells whether the client gave up on a record because a broker that it had just connected to was killed before its first answer, which it takes
+// for a broker that wants TLS and does not try again.
+func GaveUp(err error) bool {
+	var first *kgo.ErrFirstReadEOF
+	return errors.As(err, &first)
 }
 
 // Stop ends the writer and waits until everything that it has sent is acknowledged.

@@ -219,7 +219,7 @@ func (e *Engine) Open(ctx context.Context, row layer.StreamRow) (*Stream, error)
 	s := &Stream{
 		engine: e, id: row.ID, table: row.Table, bucket: row.Bucket, epoch: row.Epoch,
 		start: row.Start, packed: end, end: end, next: end, ending: none, ended: none,
-		producers: loadProducers(producers),
+		producers: loadProducers(producers, time.Now()),
 	}
 	if row.Ended != nil {
 		s.ended = *row.Ended

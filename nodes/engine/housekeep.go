@@ -47,8 +47,9 @@ func (s *Stream) housekeep(ctx context.Context, now time.Time) error {
 	return s.expireProducers(ctx, now)
 }
 
-// loadProducers makes the table of what the layer knows.
-func loadProducers(rows []layer.ProducerState) producerTable {
+// loadProducers makes the table of what the layer knows. Producers count as idle from now on at the earliest: one that could not reach the stream while it
+// had no leader must not be forgotten for that before it can try again, or its retry would be a second record.
+func loadProducers(rows []layer.ProducerState, now time.Time) producerTable {
 	var t producerTable
 	for _, row := range rows {
 		if len(row.Batches) == 0 {
@@ -57,7 +58,7 @@ func loadProducers(rows []layer.ProducerState) producerTable {
 		if t == nil {
 			t = make(producerTable, len(rows))
 		}
-		t[row.Producer] = &producer{epoch: row.Epoch, lastTimestamp: row.LastTimestamp, batches: row.Batches, stored: true}
+		t[row.Producer] = &producer{epoch: row.Epoch, lastTimestamp: max(row.LastTimestamp, now.UnixMilli()), batches: row.Batches, stored: true}
 	}
 	return t
 }

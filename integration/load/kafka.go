@@ -4,7 +4,6 @@ package load
 import (
 	"context"
 	"errors"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"

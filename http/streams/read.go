@@ -251,7 +251,7 @@ func (s *Server) longPoll(c echo.Context, t target, r request, offset int64) err
 			return err
 		}
 	}
-	if err := t.stream.Wait(ctx, offset); err != nil && !s.waited(ctx) {
+	if err := t.stream.Wait(ctx, offset); err != nil && ctx.Err() == nil {
 		return err
 	}
 	if s.live.Err() != nil {
@@ -279,6 +279,3 @@ func (s *Server) liveContext(c echo.Context, limit time.Duration) (context.Conte
 	unlink := context.AfterFunc(s.live, cancel)
 	return ctx, func() { unlink(); cancel() }
 }
-
-// waited tells that a wait ended by its own context, which is no failure.
-func (s *Server) waited(ctx context.Context) bool { return ctx.Err() != nil }

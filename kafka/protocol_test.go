@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -258,6 +259,21 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	require.Empty(t, w.closed())
 }
 
+// takes calls send, which sends one request, and waits until the server has the whole of it. A shutdown drops what it has in part.
+func (n *siteNode) takes(t *testing.T, send func()) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	require.NoError(t, registry.Register(n.server.metrics.ReceivedBytes))
+	taken := func() float64 {
+		families, err := registry.Gather()
+		require.NoError(t, err)
+		return families[0].GetMetric()[0].GetCounter().GetValue()
+	}
+	before := taken()
+	send()
+	require.Eventually(t, func() bool { return taken() > before }, patience, time.Millisecond)
+}
+
 func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	s := newSite(t)
 	n := s.start()
@@ -266,9 +282,7 @@ func TestShutdownAnswersWhatIsInFlight(t *testing.T) {
 	require.NotEmpty(t, idle.served(t))
 	k := fetchOf("t", 0, 0)
 	k.MaxWaitMillis = 3_600_000
-	w.send(12, k)
-	c := n.only(t, w.conn)
-	require.Eventually(t, c.inflight.busy, patience, time.Millisecond)
+	n.takes(t, func() { w.send(12, k) })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	require.NoError(t, n.server.Shutdown(ctx))
@@ -287,9 +301,7 @@ func TestShutdownClosesWhatDoesNotEnd(t *testing.T) {
 	n.create(t, "t", 1, nil)
 	w := n.wire(t)
 	s.store.SetOutage(true)
-	c := n.only(t, w.conn)
-	w.send(9, produceOf("t", 0, one(strings.Repeat("x", 900_000)))) // too large to go inline: waits for the store
-	require.Eventually(t, c.inflight.busy, patience, time.Millisecond)
+	n.takes(t, func() { w.send(9, produceOf("t", 0, one(strings.Repeat("x", 900_000)))) }) // too large to go inline: waits for the store
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, n.server.Shutdown(ctx), context.DeadlineExceeded)

@@ -39,9 +39,7 @@ func takeover(b *testing.B, streams, megabytes int) {
 	second.Start()
 	second.AwaitReady()
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(first.Kafka, second.Kafka), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchCompression(kgo.NoCompression()),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }), kgo.MetadataMinAge(20*time.Millisecond), kgo.RecordRetries(1<<30))
-	require.NoError(b, err)
+	client := impatientClient(b, cluster)
 	defer client.Close()
 	fill(b, client, streams, megabytes)
 

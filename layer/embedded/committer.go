@@ -255,7 +255,7 @@ func (c *committer) finish(g *group) {
 		c.log.Warn("publish view", "error", err)
 	}
 	for _, w := range c.watches.on(g.written) {
-		w.check(v)
+		c.watches.check(w, v)
 	}
 }
 

@@ -2,45 +2,22 @@ package embedded
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"sync"
 
+	"github.com/varvedb/varve/layer/embedded/internal/watching"
 	"github.com/varvedb/varve/layer/kv"
 )
 
-// watch is one watch on a key. It is told once, by closing done.
+// watch is a watch on a key and what the engine knows of it.
 type watch struct {
-	watches *watches
-	key     string
-	seen    []byte // value that the transaction saw; nil: absent
-
-	done chan struct{}
-	once sync.Once
-	err  error // why it will not fire; set before done is closed
+	*watching.Watch
+	seen []byte // value that the transaction saw; nil: absent
 }
 
-// finish ends the watch: err is nil when it fired.
-func (w *watch) finish(err error) {
-	w.once.Do(func() {
-		w.err = err
-		close(w.done)
-	})
-}
-
-func (w *watch) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-		w.Cancel()
-		return fmt.Errorf("watch given up: %w", ctx.Err())
-	}
-}
-
-func (w *watch) Cancel() {
-	w.watches.remove(w)
-	w.finish(fmt.Errorf("watch on key %x cancelled: %w", w.key, context.Canceled))
+func newWatch(ws *watches, key []byte) *watch {
+	w := &watch{}
+	w.Watch = watching.New(key, func() { ws.remove(w) })
+	return w
 }
 
 // watches are the watches whose transactions have committed.
@@ -59,13 +36,13 @@ func (ws *watches) add(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.closed {
-		w.finish(fmt.Errorf("watch on key %x: %w", w.key, kv.ErrClosed))
+		w.Finish(kv.ErrClosed)
 		return
 	}
-	set := ws.byKey[w.key]
+	set := ws.byKey[string(w.Key())]
 	if set == nil {
 		set = map[*watch]struct{}{}
-		ws.byKey[w.key] = set
+		ws.byKey[string(w.Key())] = set
 	}
 	set[w] = struct{}{}
 }
@@ -73,10 +50,10 @@ func (ws *watches) add(w *watch) {
 func (ws *watches) remove(w *watch) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	set := ws.byKey[w.key]
+	set := ws.byKey[string(w.Key())]
 	delete(set, w)
 	if len(set) == 0 {
-		delete(ws.byKey, w.key)
+		delete(ws.byKey, string(w.Key()))
 	}
 }
 
@@ -120,24 +97,24 @@ func (ws *watches) close() {
 	ws.closed = true
 	for _, set := range ws.byKey {
 		for w := range set {
-			w.finish(fmt.Errorf("watch on key %x: %w", w.key, kv.ErrClosed))
+			w.Finish(kv.ErrClosed)
 		}
 	}
 	clear(ws.byKey)
 }
 
 // check fires w if its key has another value in v than its transaction saw.
-func (w *watch) check(v *view) {
-	value, err := v.get([]byte(w.key))
+func (ws *watches) check(w *watch, v *view) {
+	value, err := v.get(w.Key())
 	if err == nil && (value == nil) == (w.seen == nil) && bytes.Equal(value, w.seen) {
 		return
 	}
-	w.watches.remove(w)
-	w.finish(err)
+	ws.remove(w)
+	w.Finish(err)
 }
 
 func (t *transaction) Watch(key []byte) kv.Watch {
-	w := &watch{watches: t.db.watches, key: string(key), done: make(chan struct{})}
+	w := newWatch(t.db.watches, key)
 	err := t.read(func() (err error) {
 		if w.seen, err = t.lookup(key, t.readOnly); err == nil {
 			t.watches = append(t.watches, w)
@@ -145,7 +122,7 @@ func (t *transaction) Watch(key []byte) kv.Watch {
 		return err
 	})
 	if err != nil {
-		w.finish(err)
+		w.Finish(err)
 	}
 	return w
 }
@@ -160,7 +137,7 @@ func (t *transaction) startWatches() error {
 	}
 	v := t.db.views.acquire()
 	for _, w := range t.watches {
-		w.check(v)
+		t.db.watches.check(w, v)
 	}
 	return t.db.views.release(v)
 }
@@ -168,6 +145,6 @@ func (t *transaction) startWatches() error {
 // dropWatches ends the watches of a transaction that was not committed, or may not have been.
 func (t *transaction) dropWatches(err error) {
 	for _, w := range t.watches {
-		w.finish(fmt.Errorf("transaction of the watch on key %x not committed: %w", w.key, err))
+		w.NotCommitted(err)
 	}
 }

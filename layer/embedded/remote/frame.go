@@ -8,7 +8,7 @@ import (
 )
 
 // hello is what both sides send first.
-const hello = "varve-kv/1\n"
+const hello = "varve-kv/2\n"
 
 // maxFrame bounds a frame, bytes: more than a transaction, and more than any range that the layer reads at once.
 const maxFrame = 64 << 20
@@ -16,7 +16,7 @@ const maxFrame = 64 << 20
 // flushAt is how many bytes of writes a client gathers before it sends them without a read or commit.
 const flushAt = 1 << 20
 
-// Operations. Those up to opFlush have a reply.
+// Operations. Those up to opFlush have a reply, in the order of requests; a client need not wait for one before it sends the next.
 const (
 	opGet      byte = iota + 1 // flags, key → presence, value
 	opGetRange                 // flags, limit, begin, end → count, then key and value of each

@@ -3,11 +3,12 @@
 // failure, and nothing on the way is encrypted or authenticated but by the socket's file permissions. Real clusters use FoundationDB.
 //
 // A transaction lives in the server: it has a connection for itself while it runs. The client gathers writes and sends them with the next
-// read or with the commit, so reads see the writes before them. The retry loop is the client's.
+// read or with the commit, so reads see the writes before them and none after them. Reads are sent when they are started and waited for when they are
+// needed, so that many of them take the time of one exchange. The retry loop is the client's.
 //
 // Protocol: frames of a 4-byte big-endian length and a body. A request is the writes since the last one and an operation (see frame.go); a reply
-// is a status (0, or a kind of error and its text) and what the operation gives. After a commit with watches the connection is theirs: the
-// server sends the number and the outcome of each watch that ends.
+// is a status (0, or a kind of error and its text) and what the operation gives. Requests are done, and their replies come, in the order in which they were
+// sent. After a commit with watches the connection is theirs: the server sends the number and the outcome of each watch that ends.
 package remote
 
 import (
@@ -27,8 +28,8 @@ const maxIdle = 64
 
 // Database is a kv.Database whose engine is in another process.
 type Database struct {
-	path    string
-	watches sync.WaitGroup // goroutines that wait for watches
+	path       string
+	goroutines sync.WaitGroup // that read connections, or wait for watches
 
 	mu     sync.Mutex // guards all below
 	closed bool
@@ -89,7 +90,7 @@ func (db *Database) Close() error {
 	}
 	db.idle, db.open = nil, map[*conn]struct{}{}
 	db.mu.Unlock()
-	db.watches.Wait()
+	db.goroutines.Wait()
 	return errors.Join(errs...)
 }
 

@@ -92,5 +92,5 @@ func serve(ctx context.Context, c net.Conn, engine Engine, logger *slog.Logger) 
 	}
 }
 
-// patience is how long a client may leave a transaction open between two requests: longer than transactions live.
+// patience is how long a client may leave a transaction open between two requests, or replies unread: longer than transactions live.
 const patience = 10 * time.Second

@@ -21,10 +21,13 @@ var errAborted = errors.New("aborted by the client")
 type session struct {
 	net.Conn
 	in      *bufio.Reader
-	watches []kv.Watch // of the transaction under way
+	out     *bufio.Writer // replies to requests that came together go together
+	watches []kv.Watch    // of the transaction under way
 }
 
-func newSession(c net.Conn) *session { return &session{Conn: c, in: bufio.NewReader(c)} }
+func newSession(c net.Conn) *session {
+	return &session{Conn: c, in: bufio.NewReader(c), out: bufio.NewWriter(c)}
+}
 
 func (s *session) greet() error {
 	s.SetDeadline(time.Now().Add(helloTimeout))
@@ -71,7 +74,7 @@ func (s *session) transaction(ctx context.Context, engine Engine) error {
 	if err == nil {
 		reply = appendBytes(binary.AppendUvarint(reply, uint64(commit.Version)), commit.Versionstamp[:])
 	}
-	if err := writeFrame(s, reply); err != nil {
+	if err := errors.Join(writeFrame(s.out, reply), s.out.Flush()); err != nil {
 		return err
 	}
 	if err == nil && len(s.watches) > 0 {
@@ -80,12 +83,18 @@ func (s *session) transaction(ctx context.Context, engine Engine) error {
 	return nil
 }
 
-// drive does what the client asks until it commits (true) or gives up (false).
+// drive does what the client asks until it commits (true) or gives up (false). A client may ask for much before it reads the first reply: what is
+// written waits for it, and holds up what it asked for next.
 func (s *session) drive(tx kv.Transaction) (commit bool, err error) {
-	defer s.SetReadDeadline(time.Time{})
+	defer s.SetDeadline(time.Time{})
 	for first := true; ; first = false {
 		if !first {
-			s.SetReadDeadline(time.Now().Add(patience))
+			s.SetDeadline(time.Now().Add(patience))
+		}
+		if s.in.Buffered() == 0 {
+			if err := s.out.Flush(); err != nil {
+				return false, err
+			}
 		}
 		frame, err := readFrame(s.in)
 		if err != nil {
@@ -105,7 +114,7 @@ func (s *session) drive(tx kv.Transaction) (commit bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if err := writeFrame(s, reply); err != nil {
+		if err := writeFrame(s.out, reply); err != nil {
 			return false, err
 		}
 	}

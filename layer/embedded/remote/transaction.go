@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/varvedb/varve/layer/embedded/internal/watching"
 	"github.com/varvedb/varve/layer/kv"
 )
 
@@ -18,11 +19,12 @@ type transaction struct {
 	ctx      context.Context
 	readOnly bool // reads need no conflict ranges
 
-	mu      sync.Mutex // guards all below, and orders requests
+	mu      sync.Mutex // guards all below, and orders requests; no reply is waited for with it, but that of the commit
 	conn    *conn      // nil until the first request
-	writes  []byte     // encoded, since the last request
-	count   uint64     // of writes
-	watches []*watch
+	release func() bool
+	writes  []byte // encoded, since the last request
+	count   uint64 // of writes
+	watches []*watching.Watch
 	err     error // fails every later read and the commit
 	between bool  // the server has ended the transaction
 	ended   bool
@@ -30,8 +32,8 @@ type transaction struct {
 
 var _ kv.Transaction = (*transaction)(nil)
 
-// call sends the writes gathered so far and an operation, and gives the reply after its status.
-func (t *transaction) call(op []byte) (*decoder, error) {
+// start sends the writes gathered so far and an operation. An error says that it was not sent, and no later one will be.
+func (t *transaction) start(op []byte) (*pending, error) {
 	switch {
 	case t.ended:
 		return nil, errEnded
@@ -46,39 +48,59 @@ func (t *transaction) call(op []byte) (*decoder, error) {
 			t.err = err
 			return nil, err
 		}
-		t.conn = c
+		// Whatever waits for the connection goes on when ctx ends.
+		t.conn, t.release = c, context.AfterFunc(t.ctx, func() { c.Close() })
 	}
 	request := binary.AppendUvarint(nil, t.count)
 	request = append(append(request, t.writes...), op...)
 	t.writes, t.count = nil, 0
-	reply, err := t.conn.roundTrip(t.ctx, request)
-	d := &decoder{rest: reply}
+	r, err := t.conn.send(request)
+	if err != nil {
+		t.err = t.lost(err)
+		return nil, t.err
+	}
+	return &pending{t: t, conn: t.conn, reply: r}, nil
+}
+
+// pending is a request that was sent.
+type pending struct {
+	t     *transaction
+	conn  *conn
+	reply *reply
+}
+
+// get waits for the reply and gives it after its status. lost tells whether the connection was, so that the request may or may not have been done.
+func (p *pending) get() (d *decoder, lost bool, err error) {
+	<-p.reply.done
+	err = p.reply.err
 	if err == nil {
+		d = &decoder{rest: p.reply.body}
 		if err = d.status(); d.err == nil {
-			return d, err
+			return d, false, err
 		}
+		p.conn.fail(err) // it does not speak the protocol
 	}
-	if t.ctx.Err() != nil {
-		t.db.discard(t.conn)
-	} else {
-		t.db.broken(t.conn)
+	return nil, true, p.t.lost(err)
+}
+
+// malformed tells whether a reply that was read has anything else in it.
+func (p *pending) malformed(d *decoder) error {
+	err := d.end()
+	if err == nil {
+		return nil
 	}
-	t.conn = nil
-	t.err = t.lost(op[0], err)
-	return nil, t.err
+	p.conn.fail(err)
+	return p.t.lost(err)
 }
 
 // lost tells what the loss of the connection means.
-func (t *transaction) lost(op byte, err error) error {
+func (t *transaction) lost(err error) error {
 	cause := kv.ErrUnavailable
 	if closed := t.db.usable(); closed != nil {
 		cause = closed
 	}
 	if t.ctx.Err() != nil {
 		cause = t.ctx.Err()
-	}
-	if op == opCommit {
-		return fmt.Errorf("metadata server at %s was lost while committing: %w: %w: %w", t.db.path, kv.ErrCommitUnknown, cause, err)
 	}
 	return fmt.Errorf("metadata server at %s: %w: %w", t.db.path, cause, err)
 }
@@ -90,73 +112,111 @@ func (t *transaction) commit() (kv.Commit, error) {
 	if t.conn == nil && t.count == 0 && t.err == nil && len(t.watches) == 0 {
 		return kv.Commit{}, t.db.usable()
 	}
-	d, err := t.call([]byte{opCommit})
-	t.between = true
+	watches := t.watches
+	if t.conn != nil && len(watches) > 0 {
+		t.conn.watch(func(frame []byte) error { return tell(watches, frame) })
+	}
+	p, err := t.start([]byte{opCommit})
 	if err != nil {
 		return kv.Commit{}, err
 	}
-	commit := kv.Commit{Version: int64(d.number())}
-	copy(commit.Versionstamp[:], d.bytes())
-	if err := d.end(); err != nil {
-		return kv.Commit{}, fmt.Errorf("%w: answer to commit: %w", kv.ErrCommitUnknown, err)
-	}
-	if len(t.watches) > 0 {
-		t.db.await(t.conn, t.watches)
+	commit, err := p.commit()
+	t.between = true
+	switch {
+	case len(watches) == 0:
+	case err != nil:
+		t.conn.watch(nil)
+	default:
+		t.release()
+		t.db.await(t.conn, watches)
 		t.conn, t.watches = nil, nil
+	}
+	return commit, err
+}
+
+// commit waits for the reply to a commit.
+func (p *pending) commit() (commit kv.Commit, err error) {
+	d, lost, err := p.get()
+	if err == nil {
+		commit.Version = int64(d.number())
+		copy(commit.Versionstamp[:], d.bytes())
+		err = p.malformed(d)
+		lost = err != nil
+	}
+	switch {
+	case lost:
+		return kv.Commit{}, fmt.Errorf("lost while committing: %w: %w", kv.ErrCommitUnknown, err)
+	case err != nil:
+		return kv.Commit{}, err
 	}
 	return commit, nil
 }
 
-// end gives the connection back; err is why the transaction was not committed, if it was not.
+// end gives the connection back; err is why the transaction was not committed, if it was not. Replies to reads that nobody waited for may be still on their way.
 func (t *transaction) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
 	for _, w := range t.watches {
-		w.finish(fmt.Errorf("transaction of the watch on key %x not committed: %w", w.key, err))
+		w.NotCommitted(err)
 	}
 	if t.conn == nil {
 		return
 	}
 	// The abort has no reply: the next transaction's first request follows it.
-	if !t.between && writeFrame(t.conn, []byte{0, opAbort}) != nil {
-		t.db.broken(t.conn)
+	if !t.between {
+		if err := writeFrame(t.conn, []byte{0, opAbort}); err != nil {
+			t.conn.fail(err)
+		}
+	}
+	if !t.release() || t.conn.failure() != nil {
+		t.conn.Close()
 		return
 	}
 	t.db.release(t.conn)
 }
 
-type valueResult struct {
-	value []byte
-	err   error
+// value is a read of one key under way.
+type value struct {
+	read func() ([]byte, error) // once
 }
 
-func (r valueResult) Get() ([]byte, error) { return r.value, r.err }
+func (v value) Get() ([]byte, error) { return v.read() }
 
-type rangeResult struct {
-	rows []kv.KeyValue
-	err  error
+// rows is a range read under way.
+type rows struct {
+	read func() ([]kv.KeyValue, error) // once
 }
 
-func (r rangeResult) Get() ([]kv.KeyValue, error) { return r.rows, r.err }
+func (r rows) Get() ([]kv.KeyValue, error) { return r.read() }
 
 func (t *transaction) Get(key []byte) kv.Value { return t.get(key, t.readOnly) }
 
-func (t *transaction) get(key []byte, snapshot bool) (r valueResult) {
+func (t *transaction) get(key []byte, snapshot bool) kv.Value {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.err = checkSize(key, nil); r.err != nil {
-		return r
+	var p *pending
+	err := checkSize(key, nil)
+	if err == nil {
+		p, err = t.start(appendBytes(binary.AppendUvarint([]byte{opGet}, flags(snapshot, false)), key))
 	}
-	d, err := t.call(appendBytes(binary.AppendUvarint([]byte{opGet}, flags(snapshot, false)), key))
 	if err != nil {
-		return valueResult{err: err}
+		return value{func() ([]byte, error) { return nil, err }}
+	}
+	return value{sync.OnceValues(p.value)}
+}
+
+// value waits for the reply to opGet.
+func (p *pending) value() ([]byte, error) {
+	d, _, err := p.get()
+	if err != nil {
+		return nil, err
 	}
 	present, value := d.byte(), d.bytes()
-	if r.err = d.end(); r.err == nil && present != 0 {
-		r.value = value
+	if err := p.malformed(d); err != nil || present == 0 {
+		return nil, err
 	}
-	return r
+	return value, nil
 }
 
 func flags(snapshot, reverse bool) (f uint64) {
@@ -173,30 +233,42 @@ func (t *transaction) GetRange(begin, end []byte, options kv.RangeOptions) kv.Ra
 	return t.getRange(begin, end, options, t.readOnly)
 }
 
-func (t *transaction) getRange(begin, end []byte, options kv.RangeOptions, snapshot bool) (r rangeResult) {
+func (t *transaction) getRange(begin, end []byte, options kv.RangeOptions, snapshot bool) kv.Range {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	var p *pending
+	err := errors.Join(checkSize(begin, nil), checkSize(end, nil))
 	if options.Limit < 0 {
-		return rangeResult{err: fmt.Errorf("range limit %d: %w", options.Limit, kv.ErrInvalid)}
+		err = fmt.Errorf("range limit %d: %w", options.Limit, kv.ErrInvalid)
 	}
-	if r.err = errors.Join(checkSize(begin, nil), checkSize(end, nil)); r.err != nil {
-		return r
+	if err == nil {
+		op := binary.AppendUvarint([]byte{opGetRange}, flags(snapshot, options.Reverse))
+		op = binary.AppendUvarint(op, uint64(options.Limit))
+		p, err = t.start(appendBytes(appendBytes(op, begin), end))
 	}
-	op := binary.AppendUvarint([]byte{opGetRange}, flags(snapshot, options.Reverse))
-	op = binary.AppendUvarint(op, uint64(options.Limit))
-	d, err := t.call(appendBytes(appendBytes(op, begin), end))
 	if err != nil {
-		return rangeResult{err: err}
+		return rows{func() ([]kv.KeyValue, error) { return nil, err }}
+	}
+	return rows{sync.OnceValues(p.rows)}
+}
+
+// rows waits for the reply to opGetRange.
+func (p *pending) rows() (found []kv.KeyValue, err error) {
+	d, _, err := p.get()
+	if err != nil {
+		return nil, err
 	}
 	for range d.number() {
 		row := kv.KeyValue{Key: d.bytes(), Value: d.bytes()}
 		if d.err != nil {
 			break
 		}
-		r.rows = append(r.rows, row)
+		found = append(found, row)
 	}
-	r.err = d.end()
-	return r
+	if err := p.malformed(d); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (t *transaction) Snapshot() kv.ReadTransaction { return snapshotReads{t} }
@@ -207,13 +279,17 @@ func (t *transaction) ApproximateSize() (int64, error) { return t.number(opSize)
 
 func (t *transaction) number(op byte) (int64, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	d, err := t.call([]byte{op})
+	p, err := t.start([]byte{op})
+	t.mu.Unlock()
+	if err != nil {
+		return 0, err
+	}
+	d, _, err := p.get()
 	if err != nil {
 		return 0, err
 	}
 	n := int64(d.number())
-	return n, d.end()
+	return n, p.malformed(d)
 }
 
 // snapshotReads is a transaction whose reads add no conflict ranges.
@@ -263,7 +339,8 @@ func (t *transaction) write(kind byte, first, second []byte) {
 	if len(t.writes) < flushAt {
 		return
 	}
-	if _, err := t.call([]byte{opFlush}); err != nil && t.err == nil {
+	// Its reply is not waited for; it counts as outstanding all the same, so that a server that is behind holds the client up.
+	if _, err := t.start([]byte{opFlush}); err != nil && t.err == nil {
 		t.err = err
 	}
 }

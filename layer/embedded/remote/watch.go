@@ -1,110 +1,67 @@
 package remote
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"sync"
 
+	"github.com/varvedb/varve/layer/embedded/internal/watching"
 	"github.com/varvedb/varve/layer/kv"
 )
-
-// watch is a watch whose other end is in the server.
-type watch struct {
-	key  []byte
-	done chan struct{}
-	once sync.Once
-	err  error // why it will not fire; set before done is closed
-}
-
-func newWatch(key []byte) *watch {
-	return &watch{key: append([]byte(nil), key...), done: make(chan struct{})}
-}
-
-// finish ends the watch: err is nil when it fired.
-func (w *watch) finish(err error) {
-	w.once.Do(func() {
-		w.err = err
-		close(w.done)
-	})
-}
-
-func (w *watch) Wait(ctx context.Context) error {
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-		w.Cancel()
-		return fmt.Errorf("watch given up: %w", ctx.Err())
-	}
-}
-
-func (w *watch) Cancel() {
-	w.finish(fmt.Errorf("watch on key %x cancelled: %w", w.key, context.Canceled))
-}
 
 func (t *transaction) Watch(key []byte) kv.Watch {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	w := newWatch(key)
+	w := watching.New(key, nil)
 	err := checkSize(key, nil)
 	if err == nil {
-		var d *decoder
-		if d, err = t.call(appendBytes([]byte{opWatch}, key)); err == nil {
-			err = d.end()
-		}
+		// Nobody waits for the reply: when the request was lost, so is the commit.
+		_, err = t.start(appendBytes([]byte{opWatch}, key))
 	}
 	if err != nil {
-		w.finish(err)
+		w.Finish(err)
 		return w
 	}
 	t.watches = append(t.watches, w)
 	return w
 }
 
-// await owns the connection until every watch has ended: it tells them what the server sends, and closes the connection, by which the
-// server forgets those that were cancelled.
-func (db *Database) await(c *conn, watches []*watch) {
+// await owns the connection of a committed transaction until every watch has ended, and then closes it, by which the server forgets those that
+// were cancelled. The connection's reader tells the watches what the server sends (tell) and that it has ended.
+func (db *Database) await(c *conn, watches []*watching.Watch) {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.closed {
 		for _, w := range watches {
-			w.finish(fmt.Errorf("watch on key %x: %w", w.key, kv.ErrClosed))
+			w.Finish(kv.ErrClosed)
 		}
 		return
 	}
-	db.watches.Go(func() {
-		var reading sync.WaitGroup
-		reading.Go(func() {
-			err := hear(c, watches)
-			if closed := db.usable(); closed != nil {
-				err = closed
-			}
-			for _, w := range watches {
-				w.finish(fmt.Errorf("watch on key %x: %w", w.key, err))
-			}
-		})
+	db.goroutines.Go(func() {
 		for _, w := range watches {
-			<-w.done
+			select {
+			case <-w.Done():
+			case <-c.ended:
+				err := db.usable()
+				if err == nil {
+					err = fmt.Errorf("%w: %w", kv.ErrUnavailable, c.failure())
+				}
+				w.Finish(err)
+			}
 		}
-		db.discard(c)
-		reading.Wait()
+		c.Close()
 	})
 }
 
-// hear finishes watches as the server says, until the connection ends.
-func hear(c *conn, watches []*watch) error {
-	for {
-		frame, err := readFrame(c.in)
-		if err != nil {
-			return fmt.Errorf("%w: %w", kv.ErrUnavailable, err)
-		}
-		d := &decoder{rest: frame}
-		n := d.number()
-		ended := d.status()
-		if err := d.end(); err != nil || n >= uint64(len(watches)) {
-			return errors.Join(kv.ErrUnavailable, errFrame, err)
-		}
-		watches[n].finish(ended)
+// tell finishes the watch that a frame is about.
+func tell(watches []*watching.Watch, frame []byte) error {
+	d := &decoder{rest: frame}
+	n := d.number()
+	ended := d.status()
+	if err := d.end(); err != nil {
+		return err
 	}
+	if n >= uint64(len(watches)) {
+		return errFrame
+	}
+	watches[n].Finish(ended)
+	return nil
 }

@@ -11,7 +11,7 @@ func (c *checkRows) registered(ref NodeRef) bool {
 func (c *checkRows) checkNodes() {
 	for id, row := range c.nodes {
 		key := tuple.Tuple{spaceNode, id}
-		if row.ID != id || row.Epoch < 1 || row.Slots < 0 {
+		if row.ID != id || row.Epoch < 1 || row.Slots < 0 || row.OwnSlots != nil && *row.OwnSlots < 0 {
 			c.problem("node row", key, "%+v", row)
 		}
 		if beat, ok := c.heartbeats[id]; !ok || beat.Epoch != row.Epoch {

@@ -12,7 +12,7 @@ import (
 
 // NodeRow is ("node", id): who a node id is now. JSON.
 //
-// Written by RegisterNode (a new epoch), FenceNode, FenceSelf and SetSlots. It never dies: the next registration must get a higher epoch.
+// Written by RegisterNode (a new epoch), FenceNode, FenceSelf, SetSlots and ResetSlots. It never dies: the next registration must get a higher epoch.
 // Every command of a node reads it, which is what fences: it is written rarely, so that those commands do not conflict.
 type NodeRow struct {
 	ID           int64     `json:"id"`
@@ -21,7 +21,8 @@ type NodeRow struct {
 	Kafka        string    `json:"kafka,omitempty"` // advertised host:port, "" = no such listener
 	HTTP         string    `json:"http,omitempty"`
 	Admin        string    `json:"admin,omitempty"`
-	Slots        int       `json:"slots"` // relative weight in placement, 0 = none
+	Slots        int       `json:"slots"`               // relative weight in placement, 0 = none
+	OwnSlots     *int      `json:"own_slots,omitempty"` // what the node registered with, while Slots are an operator's (SetSlots); else nil
 	RegisteredAt time.Time `json:"registered_at"`
 	Version      string    `json:"version,omitempty"` // of the binary
 	Rack         string    `json:"rack,omitempty"`

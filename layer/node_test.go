@@ -42,6 +42,45 @@ func TestRegistrationReplaces(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalid)
 }
 
+// What an operator sets stays over registrations, until it is taken back: then the node has what it registered with last.
+func TestSlotsOfAnOperatorStay(t *testing.T) {
+	f := newFixture(t)
+	register := func(slots int) NodeRow {
+		row, _, err := f.RegisterNode(f.ctx, NodeInfo{ID: 2, Slots: slots}, FenceBoth, f.request(), f.request(), epochTime)
+		require.NoError(t, err)
+		return row
+	}
+	has := func(slots int, own ...int) {
+		t.Helper()
+		row, err := f.Node(f.ctx, 2)
+		require.NoError(t, err)
+		require.Equal(t, slots, row.Slots)
+		if len(own) == 0 {
+			require.Nil(t, row.OwnSlots)
+			return
+		}
+		require.Equal(t, own[0], *row.OwnSlots)
+	}
+	register(2)
+	require.NoError(t, f.ResetSlots(f.ctx, 2), "nothing was set")
+	has(2)
+	require.NoError(t, f.SetSlots(f.ctx, 2, 2))
+	has(2, 2)
+	require.NoError(t, f.SetSlots(f.ctx, 2, 0))
+	has(0, 2)
+	require.Zero(t, register(5).Slots)
+	has(0, 5)
+	require.NoError(t, f.FenceSelf(f.ctx, NodeRef{ID: 2, Epoch: 3}))
+	has(0, 5)
+	require.NoError(t, f.ResetSlots(f.ctx, 2))
+	has(5)
+	require.Equal(t, 3, register(3).Slots)
+	require.ErrorIs(t, f.SetSlots(f.ctx, 7, 1), ErrNodeNotFound)
+	require.ErrorIs(t, f.ResetSlots(f.ctx, 7), ErrNodeNotFound)
+	require.ErrorIs(t, f.SetSlots(f.ctx, 2, -1), ErrInvalid)
+	f.healthy()
+}
+
 // A fence meant for one epoch and count hits no other.
 func TestFenceNodeHitsOnlyWhatWasJudged(t *testing.T) {
 	f := newFixture(t)

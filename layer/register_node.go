@@ -32,7 +32,8 @@ func (i NodeInfo) validate() error {
 }
 
 // RegisterNode gives a process the next epoch of its node id, alive, with a heartbeat count of zero and an empty log in the given mode. Older epochs are
-// replaced by that. It is conditional on nothing but the format row. A repeated request gets the rows of the first, fenced or not.
+// replaced by that; what an operator set (SetSlots) stays. It is conditional on nothing but the format row. A repeated request gets the rows of the first,
+// fenced or not.
 func (s *Store) RegisterNode(ctx context.Context, info NodeInfo, mode FenceMode, requestID, incarnation uuid.UUID, at time.Time) (node NodeRow, wal WALRow, err error) {
 	if err := info.validate(); err != nil {
 		return node, wal, err
@@ -60,6 +61,9 @@ func (s *Store) RegisterNode(ctx context.Context, info NodeInfo, mode FenceMode,
 			ID: info.ID, Epoch: before.Epoch + 1, Kafka: info.Kafka, HTTP: info.HTTP, Admin: info.Admin, Slots: info.Slots,
 			RegisteredAt: stamp(at), Version: info.Version, Rack: info.Rack, RequestID: requestID,
 		}
+		if before.OwnSlots != nil {
+			node.Slots, node.OwnSlots = before.Slots, &info.Slots
+		}
 		wal = WALRow{Node: node.Ref(), Incarnation: incarnation, Mode: mode, FirstLive: FirstSegment}
 		t.setNode(node)
 		t.setJSON(s.key(spaceHeartbeat, node.ID), HeartbeatRow{Epoch: node.Epoch})
@@ -69,12 +73,37 @@ func (s *Store) RegisterNode(ctx context.Context, info NodeInfo, mode FenceMode,
 	return node, wal, err
 }
 
-// SetSlots changes a node's weight in placement. ErrNodeNotFound.
+// SetSlots puts an operator's weight in the place of the one that the node registered with, also for later registrations, until ResetSlots. ErrNodeNotFound.
 func (s *Store) SetSlots(ctx context.Context, id int64, slots int) error {
 	if slots < 0 {
 		return invalid("node %d: %d slots, at least 0", id, slots)
 	}
-	return s.transact(ctx, "set slots", name("operator"), func(t *tx) error {
+	return s.changeNode(ctx, "set slots", id, func(row NodeRow) (NodeRow, bool) {
+		if row.OwnSlots == nil {
+			own := row.Slots
+			row.OwnSlots = &own
+		} else if row.Slots == slots {
+			return row, false
+		}
+		row.Slots = slots
+		return row, true
+	})
+}
+
+// ResetSlots gives a node the weight that it registered with, after SetSlots. ErrNodeNotFound.
+func (s *Store) ResetSlots(ctx context.Context, id int64) error {
+	return s.changeNode(ctx, "reset slots", id, func(row NodeRow) (NodeRow, bool) {
+		if row.OwnSlots == nil {
+			return row, false
+		}
+		row.Slots, row.OwnSlots = *row.OwnSlots, nil
+		return row, true
+	})
+}
+
+// changeNode is an operator's change of a node row: change tells the new row, and whether it differs.
+func (s *Store) changeNode(ctx context.Context, command string, id int64, change func(NodeRow) (NodeRow, bool)) error {
+	return s.transact(ctx, command, name("operator"), func(t *tx) error {
 		row, ok, err := t.node(NodeRef{ID: id}).get()
 		if err != nil {
 			return err
@@ -82,8 +111,7 @@ func (s *Store) SetSlots(ctx context.Context, id int64, slots int) error {
 		if !ok {
 			return fmt.Errorf("%w: %d", ErrNodeNotFound, id)
 		}
-		if row.Slots != slots {
-			row.Slots = slots
+		if row, changed := change(row); changed {
 			t.setNode(row)
 		}
 		return nil

@@ -60,7 +60,7 @@ func TestControlRowsRoundTrip(t *testing.T) {
 	roundTrip(t, func(t *rapid.T) NodeRow {
 		return NodeRow{ID: anyID.Draw(t, "id"), Epoch: anyID.Draw(t, "epoch"), Fenced: rapid.Bool().Draw(t, "fenced"), Kafka: anyText.Draw(t, "kafka"), HTTP: anyText.Draw(t, "http"),
 			Admin: anyText.Draw(t, "admin"), Slots: rapid.Int().Draw(t, "slots"), RegisteredAt: anyTime.Draw(t, "at"), Version: anyText.Draw(t, "version"), Rack: anyText.Draw(t, "rack"),
-			RequestID: anyUUID.Draw(t, "request")}
+			OwnSlots: optional(t, rapid.Int()), RequestID: anyUUID.Draw(t, "request")}
 	})
 	roundTrip(t, func(t *rapid.T) HeartbeatRow {
 		return HeartbeatRow{Epoch: anyID.Draw(t, "epoch"), Count: anyID.Draw(t, "count")}

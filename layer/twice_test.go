@@ -43,6 +43,7 @@ func commands() []commandCase {
 		{name: "FenceNode", lease: true, run: func(f *fixture) error { return f.FenceNode(f.ctx, f.lease, f.other, 0) }},
 		{name: "FenceSelf", run: func(f *fixture) error { return f.FenceSelf(f.ctx, f.node) }},
 		{name: "SetSlots", run: func(f *fixture) error { return f.SetSlots(f.ctx, 2, 7) }},
+		{name: "ResetSlots", setup: func(f *fixture) { require.NoError(f.t, f.SetSlots(f.ctx, 2, 7)) }, run: func(f *fixture) error { return f.ResetSlots(f.ctx, 2) }},
 		{name: "AcquireLease", node: true, run: func(f *fixture) error {
 			_, err := f.AcquireLease(f.ctx, f.node, "tiering", LeaseRow{})
 			return err

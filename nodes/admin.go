@@ -136,7 +136,7 @@ func (n *Node) NodeStatuses(ctx context.Context) []NodeStatus {
 	for _, row := range rows {
 		list = append(list, NodeStatus{
 			ID: row.ID, Epoch: row.Epoch, Live: !row.Fenced, Heartbeats: beats[row.ID].Count, Kafka: row.Kafka, HTTP: row.HTTP, Admin: row.Admin,
-			Slots: row.Slots, Rack: row.Rack, Version: row.Version, Streams: counts[row.ID], Controller: row.ID == controller.ID, RegisteredAt: row.RegisteredAt,
+			Slots: row.Slots, OwnSlots: row.OwnSlots, Rack: row.Rack, Version: row.Version, Streams: counts[row.ID], Controller: row.ID == controller.ID, RegisteredAt: row.RegisteredAt,
 		})
 	}
 	return list

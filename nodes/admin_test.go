@@ -16,10 +16,8 @@ import (
 func TestStatusTellsWhatTheClusterIs(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(2)
-	_, err := nodes[1].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 4})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	fill(t, c, p, k, "t", 4, 0, 3)
+	f := c.traffic(4)
+	f.flow(3)
 
 	status := nodes[1].Status(c.ctx())
 	require.Equal(t, "test", status.Cluster)

@@ -113,6 +113,60 @@ func (p *client) append(ctx context.Context, table string, bucket int, seq int32
 	}
 }
 
+// traffic is a table "t" and one producer that appends to each of its buckets; what was acknowledged is remembered.
+type traffic struct {
+	*client
+	acked   *checker
+	buckets int
+	next    int32 // sequence
+}
+
+// traffic makes the table.
+func (c *cluster) traffic(buckets int) *traffic {
+	c.t.Helper()
+	_, err := c.alive()[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
+	require.NoError(c.t, err)
+	return &traffic{client: c.client(), acked: newChecker(), buckets: buckets}
+}
+
+// flow appends so many batches of two records to every bucket.
+func (f *traffic) flow(batches int) {
+	f.c.t.Helper()
+	for range batches {
+		for bucket := range f.buckets {
+			f.send(bucket)
+		}
+		f.next += 2
+	}
+}
+
+// send appends the next batch to one bucket and gives the offset of its first record. The sequence is the caller's to move on.
+func (f *traffic) send(bucket int) int64 {
+	f.c.t.Helper()
+	result, err := f.append(f.c.ctx(), "t", bucket, f.next, 2)
+	require.NoError(f.c.t, err)
+	f.acked.ack("t", bucket, result.Base, f.next, 2)
+	return result.Base
+}
+
+// check reads every bucket: what was acknowledged is there once, where it was acknowledged.
+func (f *traffic) check() {
+	f.c.t.Helper()
+	f.acked.check(f.c, "t", f.buckets)
+}
+
+// ledBy is a bucket that the node leads.
+func (f *traffic) ledBy(m *member) int {
+	f.c.t.Helper()
+	for bucket := range f.buckets {
+		if _, leader, err := f.c.leader(f.c.ctx(), "t", bucket); err == nil && leader == m {
+			return bucket
+		}
+	}
+	f.c.t.Fatalf("node %d leads no bucket", m.ref.ID)
+	return 0
+}
+
 // checker remembers what was acknowledged.
 type checker struct {
 	mu    sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 
 	"golang.org/x/sync/errgroup"
@@ -32,6 +33,11 @@ func newLoads(nodes []layer.NodeRow, streams map[int64]int64) *loads {
 	}
 	sort.Slice(l.nodes, func(i, j int) bool { return l.nodes[i].ID < l.nodes[j].ID })
 	return l
+}
+
+// leaveOut takes a node out: it gets nothing.
+func (l *loads) leaveOut(node int64) {
+	l.nodes = slices.DeleteFunc(l.nodes, func(row layer.NodeRow) bool { return row.ID == node })
 }
 
 // pick chooses the node with the fewest streams per slot, the lowest id on ties, and counts the stream as its own. 0: there is no node.

@@ -14,28 +14,12 @@ import (
 	"github.com/varvedb/varve/nodes/engine"
 )
 
-// fill appends batches to every bucket and remembers them. It gives the next sequence.
-func fill(t *testing.T, c *cluster, p *client, k *checker, table string, buckets int, seq int32, batches int) int32 {
-	t.Helper()
-	for range batches {
-		for bucket := range buckets {
-			result, err := p.append(c.ctx(), table, bucket, seq, 2)
-			require.NoError(t, err)
-			k.ack(table, bucket, result.Base, seq, 2)
-		}
-		seq += 2
-	}
-	return seq
-}
-
 func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)
 	const buckets = 6
-	_, err := nodes[1].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", buckets, 0, 5)
+	f := c.traffic(buckets)
+	f.flow(5)
 
 	rows, err := nodes[0].Partitions(c.ctx(), "t")
 	require.NoError(t, err)
@@ -47,7 +31,7 @@ func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
 
 	nodes[2].abandon()
 	began := time.Now()
-	seq = fill(t, c, p, k, "t", buckets, seq, 5)
+	f.flow(5)
 	t.Logf("appends went on %v after the death", time.Since(began))
 	row, ok := nodes[0].view.Node(3)
 	require.True(t, ok)
@@ -57,25 +41,23 @@ func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
 		require.NoError(t, err)
 		require.NotEqual(t, int64(3), m.ref.ID)
 	}
-	k.check(c, "t", buckets)
+	f.check()
 
 	back := c.start(3) // owning nothing
 	require.Zero(t, back.serving())
 	require.EqualValues(t, 2, back.ref.Epoch)
-	fill(t, c, p, k, "t", buckets, seq, 1)
-	k.check(c, "t", buckets)
+	f.flow(1)
+	f.check()
 }
 
 func TestDeathOfTheLeaseHolder(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 3, 0, 3)
+	f := c.traffic(3)
+	f.flow(3)
 	nodes[0].abandon()
-	fill(t, c, p, k, "t", 3, seq, 3)
-	k.check(c, "t", 3)
+	f.flow(3)
+	f.check()
 	c.eventually("another node is the controller", func() bool {
 		row, ok := nodes[1].Controller()
 		return ok && row.ID != 1
@@ -85,27 +67,22 @@ func TestDeathOfTheLeaseHolder(t *testing.T) {
 func TestFiveInFlightSurviveTwoMoves(t *testing.T) {
 	c := newCluster(t)
 	c.startAll(3)
-	_, err := c.alive()[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 1})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 1, 0, 1)
+	f := c.traffic(1)
+	f.flow(1)
 	for range 2 {
 		s, leader, err := c.leader(c.ctx(), "t", 0)
 		require.NoError(t, err)
 		for i := range int32(5) { // handed over, never answered
-			s.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", 0, p.id, seq+2*i, 2)}}, func(engine.AppendResult, error) {})
+			s.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", 0, f.id, f.next+2*i, 2)}}, func(engine.AppendResult, error) {})
 		}
 		leader.abandon()
 		for range 5 {
-			result, err := p.append(c.ctx(), "t", 0, seq, 2)
-			require.NoError(t, err)
-			require.EqualValues(t, seq, result.Base, "offsets follow sequences: nothing is lost or doubled")
-			k.ack("t", 0, result.Base, seq, 2)
-			seq += 2
+			require.EqualValues(t, f.next, f.send(0), "offsets follow sequences: nothing is lost or doubled")
+			f.next += 2
 		}
 		c.start(leader.ref.ID)
 	}
-	k.check(c, "t", 1)
+	f.check()
 }
 
 func TestZombieAcknowledgesNothing(t *testing.T) {
@@ -128,32 +105,24 @@ func zombie(t *testing.T, change func(*Options)) {
 	c.options.Engine.PackInterval = time.Hour
 	change(&c.options)
 	nodes := c.startAll(3)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 3, 0, 3)
+	f := c.traffic(3)
+	f.flow(3)
 
 	zombie := nodes[2]
-	bucket := -1
-	for b := range 3 {
-		if _, m, err := c.leader(c.ctx(), "t", b); err == nil && m == zombie {
-			bucket = b
-		}
-	}
-	require.GreaterOrEqual(t, bucket, 0)
+	bucket := f.ledBy(zombie)
 	stream, err := zombie.Stream(c.ctx(), "t", bucket)
 	require.NoError(t, err)
 
 	zombie.pause.close()
 	answers := make(chan error, 10)
 	for i := range int32(10) { // in flight when it pauses
-		stream.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", bucket, p.id+1000, i, 1)}}, func(_ engine.AppendResult, err error) { answers <- err })
+		stream.AppendAsync(engine.Append{Batches: []batch.Batch{build("t", bucket, f.id+1000, i, 1)}}, func(_ engine.AppendResult, err error) { answers <- err })
 	}
 	c.eventually("the zombie is fenced", func() bool {
 		row, ok := nodes[0].view.Node(3)
 		return ok && row.Fenced
 	})
-	seq = fill(t, c, p, k, "t", 3, seq, 3)
+	f.flow(3)
 	c.eventually("the log of the zombie is finished", func() bool {
 		row, err := nodes[0].layer.WAL(c.ctx(), zombie.ref)
 		return err == nil && row.Done
@@ -178,8 +147,8 @@ func zombie(t *testing.T, change func(*Options)) {
 	require.Equal(t, StateFailed, zombie.State())
 	_, err = zombie.Stream(c.ctx(), "t", bucket)
 	require.ErrorIs(t, err, ErrUnavailable)
-	fill(t, c, p, k, "t", 3, seq, 1)
-	k.check(c, "t", 3)
+	f.flow(1)
+	f.check()
 }
 
 func TestPausedHolderFencesNobody(t *testing.T) {
@@ -230,20 +199,18 @@ func TestOverlappingHoldersAreToldApart(t *testing.T) {
 func TestMetadataOutageFencesNobody(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 3, 0, 2)
+	f := c.traffic(3)
+	f.flow(2)
 
 	c.metadata.close()
 	outage := time.Now()
 	for time.Since(outage) < 10*c.options.HeartbeatInterval+c.options.NodeTimeout {
-		seq = fill(t, c, p, k, "t", 3, seq, 1) // streams that are held go on
+		f.flow(1) // streams that are held go on
 		time.Sleep(c.options.HeartbeatInterval)
 	}
 	ctx, cancel := context.WithTimeout(c.ctx(), 100*time.Millisecond)
 	defer cancel()
-	_, err = nodes[0].CreateTable(ctx, CreateTable{Name: "u", Buckets: 1})
+	_, err := nodes[0].CreateTable(ctx, CreateTable{Name: "u", Buckets: 1})
 	require.ErrorIs(t, err, ErrUnavailable)
 	c.metadata.open()
 
@@ -259,23 +226,21 @@ func TestMetadataOutageFencesNobody(t *testing.T) {
 	}
 	_, err = nodes[0].CreateTable(c.ctx(), CreateTable{Name: "v", Buckets: 1})
 	require.NoError(t, err, "all recovers by itself")
-	fill(t, c, p, k, "t", 3, seq, 1)
-	k.check(c, "t", 3)
+	f.flow(1)
+	f.check()
 }
 
 func TestSlowMetadataFencesNobody(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 3})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 3, 0, 1)
+	f := c.traffic(3)
+	f.flow(1)
 
 	slow := c.options.NodeTimeout * 6 / 10 // six heartbeat intervals
 	c.metadata.slow(slow)
 	began := time.Now()
 	for time.Since(began) < 3*c.options.NodeTimeout {
-		seq = fill(t, c, p, k, "t", 3, seq, 1)
+		f.flow(1)
 	}
 	c.metadata.slow(0)
 	for _, m := range nodes {
@@ -287,25 +252,23 @@ func TestSlowMetadataFencesNobody(t *testing.T) {
 	for _, row := range rows {
 		require.False(t, row.Fenced, "node %d", row.ID)
 	}
-	fill(t, c, p, k, "t", 3, seq, 1)
-	k.check(c, "t", 3)
+	f.flow(1)
+	f.check()
 }
 
 func TestCleanStopMovesStreamsAtOnce(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(3)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 6})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 6, 0, 2)
+	f := c.traffic(6)
+	f.flow(2)
 	for i, m := range nodes[:2] { // the lease holder among them
 		require.NoError(t, m.Stop(c.ctx()))
 		began := time.Now()
-		seq = fill(t, c, p, k, "t", 6, seq, 1)
+		f.flow(1)
 		t.Logf("stop %d: streams moved in %v", i, time.Since(began))
 	}
 	require.Equal(t, 6, nodes[2].serving())
-	k.check(c, "t", 6)
+	f.check()
 }
 
 func TestRequestsAreRedirected(t *testing.T) {
@@ -330,90 +293,45 @@ func TestRequestsAreRedirected(t *testing.T) {
 	}
 }
 
-func TestTransferDrainAndRebalance(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
-	const buckets = 8
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", buckets, 0, 2)
-
-	_, from, err := c.leader(c.ctx(), "t", 0)
-	require.NoError(t, err)
-	to := 3 - from.ref.ID
-	_, err = from.Transfer(c.ctx(), "t", 0, to)
-	require.NoError(t, err)
-	c.eventually("the bucket has moved", func() bool { _, m, err := c.leader(c.ctx(), "t", 0); return err == nil && m.ref.ID == to })
-	seq = fill(t, c, p, k, "t", buckets, seq, 1)
-	_, err = from.Transfer(c.ctx(), "t", 0, 99)
-	require.ErrorIs(t, err, ErrInvalidRequest)
-
-	moves, err := nodes[0].DrainNode(c.ctx(), 2)
-	require.NoError(t, err)
-	require.Positive(t, moves)
-	c.eventually("node 2 is empty", func() bool { return nodes[1].serving() == 0 && nodes[0].serving() == buckets })
-	seq = fill(t, c, p, k, "t", buckets, seq, 1)
-
-	require.NoError(t, nodes[0].SetSlots(c.ctx(), 2, 1))
-	third := c.start(3)
-	moves, err = nodes[0].Rebalance(c.ctx())
-	require.NoError(t, err)
-	require.Positive(t, moves)
-	c.eventually("the load is even", func() bool {
-		return nodes[0].serving() <= 3 && nodes[1].serving() >= 2 && third.serving() >= 2 && nodes[0].serving()+nodes[1].serving()+third.serving() == buckets
-	})
-	fill(t, c, p, k, "t", buckets, seq, 1)
-	k.check(c, "t", buckets)
-	c.eventually("no transfer is left", func() bool { list, err := nodes[0].Transfers(c.ctx()); return err == nil && len(list) == 0 })
-}
-
 func TestObjectStoreOutageIsLivedThrough(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(2)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 2, 0, 2)
+	f := c.traffic(2)
+	f.flow(2)
 	c.store.SetOutage(true)
-	seq = fill(t, c, p, k, "t", 2, seq, 3) // inline
+	f.flow(3) // inline
 	nodes[1].abandon()
 	c.eventually("the dead node is fenced", func() bool { row, ok := nodes[0].view.Node(2); return ok && row.Fenced })
 	c.store.SetOutage(false)
-	fill(t, c, p, k, "t", 2, seq, 2)
-	k.check(c, "t", 2)
+	f.flow(2)
+	f.check()
 }
 
 func TestLeaderThatIsCutOffRefusesNothingForGood(t *testing.T) {
 	c := newCluster(t)
 	nodes := c.startAll(2)
-	_, err := nodes[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: 2})
-	require.NoError(t, err)
-	p, k := c.client(), newChecker()
-	seq := fill(t, c, p, k, "t", 2, 0, 2)
-	bucket := 0
-	if _, m, err := c.leader(c.ctx(), "t", 0); err == nil && m == nodes[0] {
-		bucket = 1
-	}
+	f := c.traffic(2)
+	f.flow(2)
+	bucket := f.ledBy(nodes[1])
 	old, err := nodes[1].Stream(c.ctx(), "t", bucket)
 	require.NoError(t, err)
 	nodes[1].pause.close() // it can reach nobody, but clients can reach it
-	seq = fill(t, c, p, k, "t", 2, seq, 3)
+	f.flow(3)
 
 	ctx, cancel := context.WithTimeout(c.ctx(), 500*time.Millisecond)
 	defer cancel()
-	_, err = old.Append(ctx, engine.Append{Batches: []batch.Batch{build("t", bucket, p.id, seq, 1)}})
+	_, err = old.Append(ctx, engine.Append{Batches: []batch.Batch{build("t", bucket, f.id, f.next, 1)}})
 	require.Error(t, err)
 	require.NotErrorIs(t, err, engine.ErrOutOfOrderSequence, "the producer has appended elsewhere")
-	_, err = old.Read(ctx, engine.Read{Offset: int64(seq), MaxBytes: 1000})
+	_, err = old.Read(ctx, engine.Read{Offset: int64(f.next), MaxBytes: 1000})
 	var outside *engine.OffsetOutOfRange
 	require.Error(t, err)
 	require.NotErrorAs(t, err, &outside, "the offset exists elsewhere")
 
 	nodes[1].pause.open()
 	<-nodes[1].Done()
-	_, err = old.Append(c.ctx(), engine.Append{Batches: []batch.Batch{build("t", bucket, p.id, seq, 1)}})
+	_, err = old.Append(c.ctx(), engine.Append{Batches: []batch.Batch{build("t", bucket, f.id, f.next, 1)}})
 	require.NotErrorIs(t, err, engine.ErrOutOfOrderSequence)
 	require.Error(t, err)
-	k.check(c, "t", 2)
+	f.check()
 }

@@ -78,7 +78,11 @@ func (n *Node) acquireLease(ctx context.Context, seen layer.LeaseRow, why string
 		n.failIfFenced("acquire lease", err)
 		return err
 	}
-	n.logger.Info("lease acquired", "lease", row.Name, "lease_epoch", row.Epoch, "was", why, "previous_holder", seen.Holder.String(), "previous_lease_epoch", seen.Epoch)
+	logger := n.logger.With("lease", row.Name, "lease_epoch", row.Epoch, "was", why)
+	if seen.Holder.ID != 0 {
+		logger = logger.With("previous_holder", seen.Holder.String(), "previous_lease_epoch", seen.Epoch)
+	}
+	logger.Info("lease acquired")
 	n.beginTenure(ctx, layer.LeaseRef{Name: row.Name, Holder: n.ref, Epoch: row.Epoch})
 	return nil
 }

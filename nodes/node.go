@@ -125,7 +125,10 @@ func (n *Node) start(ctx context.Context) error {
 	n.ref = n.row.Ref()
 	n.pulse = newPulse()
 	n.logger = n.logger.With("node_epoch", n.ref.Epoch)
-	n.logger.Info("node registered", "cluster", n.layer.Cluster(), "wal_fence", mode, "slots", o.Slots)
+	n.logger.Info("node registered", "cluster", n.layer.Cluster(), "wal_fence", mode, "slots", n.row.Slots)
+	if n.row.OwnSlots != nil {
+		n.logger.Info("slots are an operator's, those of this node wait until they are reset", "slots", n.row.Slots, "own_slots", *n.row.OwnSlots)
+	}
 	return n.run(ctx)
 }
 

@@ -12,6 +12,7 @@ type NodeStatus struct {
 	HTTP         string    `json:"http,omitempty"`
 	Admin        string    `json:"admin,omitempty"`
 	Slots        int       `json:"slots"`
+	OwnSlots     *int      `json:"own_slots,omitempty"` // what the node registered with, while slots are an operator's
 	Rack         string    `json:"rack,omitempty"`
 	Version      string    `json:"version,omitempty"`
 	Streams      int64     `json:"streams"` // led

@@ -64,7 +64,11 @@ func (n *Node) endTenure(t *tenure, why string) {
 	n.tenure.Store(nil)
 	t.cancel()
 	t.wg.Wait()
-	n.logger.Info("lease lost", "lease", t.lease.Name, "lease_epoch", t.lease.Epoch, "why", why)
+	what := "lease lost"
+	if n.leaving.Load() {
+		what = "lease given back"
+	}
+	n.logger.Info(what, "lease", t.lease.Name, "lease_epoch", t.lease.Epoch, "why", why)
 }
 
 // followNodes wakes the loops when the nodes in the view change, so that what a fence or a clean stop leaves is taken care of at once.

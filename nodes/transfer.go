@@ -69,38 +69,56 @@ func (n *Node) CancelTransfer(ctx context.Context, stream int64) error {
 	return nil
 }
 
-// SetSlots changes the weight of a node in placement; 0 places no streams on it. Errors: ErrInvalidRequest, ErrUnavailable.
+// SetSlots changes the weight of a node in placement, whatever it registers with, until ResetSlots; 0 places no streams on it. Errors: ErrInvalidRequest,
+// ErrUnavailable.
 func (n *Node) SetSlots(ctx context.Context, node int64, slots int) error {
 	if slots < 0 {
 		return fmt.Errorf("%w: %d slots", ErrInvalidRequest, slots)
 	}
+	if err := n.changeSlots(ctx, node, func() error { return n.layer.SetSlots(ctx, node, slots) }); err != nil {
+		return err
+	}
+	n.logger.Info("slots set by an operator", "of", node, "slots", slots)
+	return nil
+}
+
+// ResetSlots gives a node the weight that it registered with, after SetSlots or DrainNode. Errors: ErrInvalidRequest, ErrUnavailable.
+func (n *Node) ResetSlots(ctx context.Context, node int64) error {
+	if err := n.changeSlots(ctx, node, func() error { return n.layer.ResetSlots(ctx, node) }); err != nil {
+		return err
+	}
+	n.logger.Info("slots are the node's own again", "of", node)
+	return nil
+}
+
+func (n *Node) changeSlots(ctx context.Context, node int64, change func() error) error {
 	if err := n.mayServe(); err != nil {
 		return err
 	}
-	err := n.layer.SetSlots(ctx, node, slots)
+	err := change()
 	switch {
 	case errors.Is(err, layer.ErrNodeNotFound):
 		return fmt.Errorf("%w: there is no node %d", ErrInvalidRequest, node)
 	case err != nil:
-		return n.commandFailed("set slots", err)
+		return n.commandFailed("change slots", err)
 	}
-	n.logger.Info("slots set", "of", node, "slots", slots)
 	n.readForward(ctx)
 	return nil
 }
 
-// DrainNode begins to move every stream of a node to the others, and lets no more be placed on it. It tells how many moves it began.
-// Errors: ErrInvalidRequest (no such node, or no other can take its streams), ErrUnavailable.
+// DrainNode begins to move every stream of a node to the others, and lets no more be placed on it until ResetSlots, over restarts of it too. It tells how
+// many moves it began. Errors: ErrInvalidRequest (no such node, or no other can take its streams: then nothing was done), ErrUnavailable.
 func (n *Node) DrainNode(ctx context.Context, node int64) (int, error) {
-	if err := n.SetSlots(ctx, node, 0); err != nil {
-		return 0, err
-	}
 	load, err := n.currentLoads(ctx)
 	if err != nil {
 		return 0, err
 	}
+	load.leaveOut(node)
 	if len(load.nodes) == 0 {
 		return 0, fmt.Errorf("%w: no live node with slots can take the streams of node %d", ErrInvalidRequest, node)
+	}
+	if err := n.SetSlots(ctx, node, 0); err != nil {
+		return 0, err
 	}
 	return n.moveStreams(ctx, node, load.pick)
 }

@@ -68,10 +68,11 @@ func Recover(ctx context.Context, o RecoverOptions) (Result, error) {
 	o = o.withDefaults()
 	r := &recoverer{o: o, log: o.Logger.With("dead", o.Dead, "by", o.By)}
 	if err := r.run(ctx); err != nil {
-		r.log.Error("recovery of a write-ahead log stopped", "at", r.at, "segments", r.result.Segments, "error", err)
+		// Whether that is news is the caller's to judge: a process that stops in the middle is none.
+		r.log.Debug("recovery of a write-ahead log ended early", "at", r.at, "segments", r.result.Segments, "error", err)
 		return r.result, fmt.Errorf("recover write-ahead log of node %s: %w", o.Dead, err)
 	}
-	r.log.Info("write-ahead log is sealed", "at", r.result.SealedAt, "segments", r.result.Segments, "bytes", r.result.Bytes)
+	r.log.Debug("write-ahead log is sealed", "at", r.result.SealedAt, "segments", r.result.Segments, "bytes", r.result.Bytes)
 	return r.result, nil
 }
 

@@ -58,6 +58,8 @@ func (t *transaction) commit() (kv.Commit, error) {
 	switch {
 	case t.err != nil:
 		return kv.Commit{}, t.err
+	case t.failed != nil:
+		return kv.Commit{}, t.failed
 	case t.ctx.Err() != nil:
 		return kv.Commit{}, fmt.Errorf("transaction interrupted: %w", t.ctx.Err())
 	}

@@ -18,6 +18,8 @@ const maxAge = 5 * time.Second
 // endOfKeys is the end of the key space: keys are below it, ends of ranges may be it.
 var endOfKeys = []byte{0xff}
 
+var errUnreadable = fmt.Errorf("a versionstamp that is set by the commit: %w", kv.ErrInvalid)
+
 var errEnded = fmt.Errorf("transaction used after its function returned: %w", kv.ErrInvalid)
 
 // transaction is one run of a Transact or ReadTransact function. Reads are done at once, so that they see the writes made before
@@ -37,6 +39,7 @@ type transaction struct {
 	size      int64      // of the commit, bytes
 	watches   []*watch
 	err       error // of a call that had no way to return it; fails every later read and the commit
+	failed    error // of the first read over a versionstamp of its own, which fails the commit, too, as FoundationDB's does
 	ended     bool
 }
 
@@ -137,9 +140,17 @@ func (s snapshotReads) ReadVersion() (int64, error) { return s.t.ReadVersion() }
 func (t *transaction) get(key []byte, snapshot bool) (r valueResult) {
 	r.err = t.read(func() (err error) {
 		r.value, err = t.lookup(key, snapshot)
-		return err
+		return t.noted(err)
 	})
 	return r
+}
+
+// noted keeps the error of a read that fails the commit, whether or not the function minds it.
+func (t *transaction) noted(err error) error {
+	if t.failed == nil && errors.Is(err, errUnreadable) {
+		t.failed = err
+	}
+	return err
 }
 
 // lookup reads one key through the transaction's own writes.
@@ -150,7 +161,7 @@ func (t *transaction) lookup(key []byte, snapshot bool) ([]byte, error) {
 	e, own := t.own.entries[string(key)]
 	switch {
 	case own && e.unreadable, !own && t.own.isHidden(key):
-		return nil, fmt.Errorf("key %x has a versionstamp that is set by the commit: %w", key, kv.ErrInvalid)
+		return nil, fmt.Errorf("key %x has %w", key, errUnreadable)
 	case own && e.known:
 		return slices.Clone(e.value), nil
 	case !own && t.own.isCleared(key):
@@ -172,7 +183,7 @@ func (t *transaction) lookup(key []byte, snapshot bool) ([]byte, error) {
 func (t *transaction) getRange(begin, end []byte, options kv.RangeOptions, snapshot bool) (r rangeResult) {
 	r.err = t.read(func() (err error) {
 		r.rows, err = t.lookupRange(keyRange{begin, end}, options, snapshot)
-		return err
+		return t.noted(err)
 	})
 	return r
 }
@@ -239,7 +250,7 @@ func (t *transaction) scan(rng keyRange, options kv.RangeOptions) ([]kv.KeyValue
 		return nil, fmt.Errorf("read range %x to %x: %w", rng.begin, rng.end, err)
 	}
 	if cut && (options.Limit == 0 || len(found) < options.Limit) {
-		return nil, fmt.Errorf("range %x to %x has keys with a versionstamp that is set by the commit: %w", rng.begin, rng.end, kv.ErrInvalid)
+		return nil, fmt.Errorf("range %x to %x has keys with %w", rng.begin, rng.end, errUnreadable)
 	}
 	return found, nil
 }
@@ -312,10 +323,11 @@ func (t *transaction) Add(key, param []byte) {
 }
 
 func (t *transaction) SetVersionstampedKey(key, value []byte) {
+	full := len(key) // the offset counts as a part of the key, as in FoundationDB
 	key, offset, err := cutStampOffset(bytes.Clone(key))
 	value = cloneValue(value)
 	m := mutation{kind: mutationStampedKey, key: key, param: value, offset: offset}
-	t.write(errors.Join(err, checkKey(key), checkValue(value)), m, func() {
+	t.write(errors.Join(err, checkKey(key), checkKeySize(full), checkValue(value)), m, func() {
 		var lowest kv.Versionstamp
 		if t.view != nil {
 			lowest = stampOf(t.view.version)
@@ -326,9 +338,10 @@ func (t *transaction) SetVersionstampedKey(key, value []byte) {
 
 func (t *transaction) SetVersionstampedValue(key, value []byte) {
 	key = bytes.Clone(key)
+	full := len(value)
 	value, offset, err := cutStampOffset(bytes.Clone(value))
 	m := mutation{kind: mutationStampedValue, key: key, param: value, offset: offset}
-	t.write(errors.Join(err, checkKey(key), checkValue(value)), m, func() { t.own.hideValue(key) })
+	t.write(errors.Join(err, checkKey(key), checkValueSize(full)), m, func() { t.own.hideValue(key) })
 }
 
 func (t *transaction) AddReadConflictRange(begin, end []byte) {
@@ -365,8 +378,8 @@ func cloneValue(value []byte) []byte {
 }
 
 func checkKey(key []byte) error {
-	if len(key) > kv.MaxKeySize {
-		return fmt.Errorf("key of %d bytes, at most %d: %w", len(key), kv.MaxKeySize, kv.ErrKeyTooLarge)
+	if err := checkKeySize(len(key)); err != nil {
+		return err
 	}
 	if bytes.Compare(key, endOfKeys) >= 0 {
 		return fmt.Errorf("key %x is in the system key space: %w", key, kv.ErrInvalid)
@@ -374,9 +387,18 @@ func checkKey(key []byte) error {
 	return nil
 }
 
-func checkValue(value []byte) error {
-	if len(value) > kv.MaxValueSize {
-		return fmt.Errorf("value of %d bytes, at most %d: %w", len(value), kv.MaxValueSize, kv.ErrValueTooLarge)
+func checkKeySize(n int) error {
+	if n > kv.MaxKeySize {
+		return fmt.Errorf("key of %d bytes, at most %d: %w", n, kv.MaxKeySize, kv.ErrKeyTooLarge)
+	}
+	return nil
+}
+
+func checkValue(value []byte) error { return checkValueSize(len(value)) }
+
+func checkValueSize(n int) error {
+	if n > kv.MaxValueSize {
+		return fmt.Errorf("value of %d bytes, at most %d: %w", n, kv.MaxValueSize, kv.ErrValueTooLarge)
 	}
 	return nil
 }

@@ -16,8 +16,9 @@ import (
 // attempt is one run of a transaction's function. It is a kv.Transaction.
 //
 // The C transaction is used again by the next attempt, so an attempt that is over must not touch it: goroutines that
-// a function left behind would write into somebody else's attempt. Every call therefore holds mu for reading while it hands
-// its work to the library (not while it waits for an answer), and end takes it for writing.
+// a function left behind would write into somebody else's attempt. Nor may a call reach the library while the commit is under way: it
+// would end the commit with used_during_commit, which may have been applied all the same. Every call therefore holds mu for reading
+// while it hands its work to the library (not while it waits for an answer); what closes the attempt takes it for writing.
 type attempt struct {
 	reader
 }
@@ -30,9 +31,11 @@ type run struct {
 	stop     func() bool   // takes the cancellation of tr back; false when it has started
 	stopped  chan struct{} // closed when the cancellation of tr is done
 
-	mu   sync.RWMutex
-	tr   apple.Transaction
-	over bool // under mu
+	mu     sync.RWMutex
+	tr     apple.Transaction
+	closed error // under mu: why calls are refused; nil while they are taken
+	over   bool  // under mu: the attempt has ended
+	reset  bool  // under mu: its context ended first, and tr has been reset
 
 	state   sync.Mutex
 	wrote   bool  // under state
@@ -53,9 +56,23 @@ func newAttempt(ctx context.Context, d *database, tr apple.Transaction) *attempt
 	r := &run{database: d, ctx: bound, cancel: cancel, tr: tr, stopped: make(chan struct{})}
 	r.stop = context.AfterFunc(bound, func() {
 		defer close(r.stopped)
-		tr.Cancel() // every wait on tr returns with transaction_cancelled
+		r.giveUp()
 	})
 	return &attempt{reader{run: r, source: tr}}
+}
+
+// giveUp makes every wait on tr return with transaction_cancelled. Cancelling is not enough: a multi-version client that has not reached
+// the cluster yet has no transaction to cancel, and ends the waits on the one to come when it is reset, not before. After
+// the reset tr would begin anew, so no call may reach it any more.
+func (r *run) giveUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed == nil {
+		r.closed = codeError("transaction", codeTransactionCancelled, ended(r.ctx))
+	}
+	r.reset = true
+	r.tr.Cancel()
+	r.tr.Reset()
 }
 
 // end makes the attempt's later calls fail, and tells whether the C transaction can still be used.
@@ -68,7 +85,7 @@ func (a *attempt) end() (usable bool) {
 	r.cancel()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
+	r.over, r.closed = true, errOver
 	return usable
 }
 
@@ -82,13 +99,25 @@ func (a *attempt) watches() bool {
 // reads is the attempt without its writes, so that a read-only function cannot reach them by a type assertion.
 func (a *attempt) reads() kv.ReadTransaction { return a.reader }
 
-// hand lets do work on the C transaction; it returns errOver, and does nothing, after the end of the attempt.
+// hand lets do work on the C transaction; it returns why not, and does nothing, once the attempt is closed.
 func (r *run) hand(do func()) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	if r.over {
-		return errOver
+	if r.closed != nil {
+		return r.closed
 	}
+	do()
+	return nil
+}
+
+// handLast is hand for the commit: it closes the attempt to every later call.
+func (r *run) handLast(do func()) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed != nil {
+		return r.closed
+	}
+	r.closed = errOver
 	do()
 	return nil
 }
@@ -127,15 +156,6 @@ func (r *run) write(check error, do func(apple.Transaction) error) {
 	if r.invalid == nil {
 		r.invalid = err
 	}
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (a *attempt) Set(key, value []byte) {
@@ -236,7 +256,7 @@ func (a *attempt) commit() (kv.Commit, error) {
 	}
 	var stamp apple.FutureKey
 	var done apple.FutureNil
-	if err := r.hand(func() {
+	if err := r.handLast(func() {
 		if wrote {
 			stamp = r.tr.GetVersionstamp() // has to be asked for before the commit
 		}
@@ -250,7 +270,7 @@ func (a *attempt) commit() (kv.Commit, error) {
 	if !wrote {
 		return kv.Commit{}, nil
 	}
-	return committed(r.tr, stamp)
+	return r.committed(stamp)
 }
 
 // outcome tells whether anything was written, and the first write that was refused.
@@ -280,9 +300,9 @@ func (r *run) commitFailed(wrote bool, err error) error {
 }
 
 // committed reads where tr was committed. The library turns a transaction that writes nothing after all into a read-only
-// one, which has the version -1.
-func committed(tr apple.Transaction, stamp apple.FutureKey) (kv.Commit, error) {
-	version, err := tr.GetCommittedVersion()
+// one, which has the version -1; a transaction that was reset since has that too.
+func (r *run) committed(stamp apple.FutureKey) (kv.Commit, error) {
+	version, err := r.committedVersion()
 	if err != nil {
 		return kv.Commit{}, unknownStamp(err)
 	}
@@ -298,6 +318,16 @@ func committed(tr apple.Transaction, stamp apple.FutureKey) (kv.Commit, error) {
 		return kv.Commit{}, unknownStamp(fmt.Errorf("%d bytes, want %d", len(bytes), len(commit.Versionstamp)))
 	}
 	return commit, nil
+}
+
+// committedVersion reads the version unless tr has been reset.
+func (r *run) committedVersion() (int64, error) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	if r.reset {
+		return 0, ended(r.ctx)
+	}
+	return r.tr.GetCommittedVersion()
 }
 
 // unknownStamp is the error of a transaction that was committed, we cannot tell where: the caller's context ended between

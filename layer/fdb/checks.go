@@ -60,33 +60,36 @@ func checkBounds(begin, end []byte) error {
 	return nil
 }
 
+// checkStampedKey counts the offset as a part of the key, as the library does.
 func checkStampedKey(key []byte) error {
-	rest, err := checkStamped("key", key)
-	if err != nil {
-		return err
-	}
-	return checkKey(rest)
+	return firstOf(checkStamped("key", key), checkKey(key))
 }
 
+// checkStampedValue counts the offset as a part of the value.
 func checkStampedValue(value []byte) error {
-	rest, err := checkStamped("value", value)
-	if err != nil {
-		return err
-	}
-	return checkValue(rest)
+	return firstOf(checkStamped("value", value), checkValue(value))
 }
 
-// checkStamped checks the offset in the last four bytes and gives what is before them.
-func checkStamped(what string, data []byte) ([]byte, error) {
+// checkStamped checks the offset in the last four bytes.
+func checkStamped(what string, data []byte) error {
 	if len(data) < offsetSize {
-		return nil, fmt.Errorf("foundationdb: %w: versionstamped %s of %d bytes has no offset", kv.ErrInvalid, what, len(data))
+		return fmt.Errorf("foundationdb: %w: versionstamped %s of %d bytes has no offset", kv.ErrInvalid, what, len(data))
 	}
 	rest := data[:len(data)-offsetSize]
 	offset := binary.LittleEndian.Uint32(data[len(rest):])
 	if uint64(offset)+stampSize > uint64(len(rest)) {
-		return nil, fmt.Errorf("foundationdb: %w: versionstamp offset %d in a %s of %d bytes", kv.ErrInvalid, offset, what, len(rest))
+		return fmt.Errorf("foundationdb: %w: versionstamp offset %d in a %s of %d bytes", kv.ErrInvalid, offset, what, len(rest))
 	}
-	return rest, nil
+	return nil
+}
+
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // shown is the start of a key, quoted.

@@ -27,7 +27,7 @@ func TestChecks(t *testing.T) {
 		"to after longest":   checkRange(long, append(bytes.Clone(long), 0)),
 		"stamp at the end":   checkStampedKey(stamped(stampSize+3, 3)),
 		"stamp alone":        checkStampedValue(stamped(stampSize, 0)),
-		"longest with stamp": checkStampedKey(stamped(kv.MaxKeySize, 0)),
+		"longest with stamp": checkStampedKey(stamped(kv.MaxKeySize-offsetSize, 0)),
 	} {
 		require.NoError(t, err, name)
 	}
@@ -44,8 +44,8 @@ func TestChecks(t *testing.T) {
 		{"no offset", checkStampedKey([]byte{1, 2, 3}), kv.ErrInvalid},
 		{"offset behind", checkStampedValue(stamped(stampSize, 1)), kv.ErrInvalid},
 		{"offset that overflows", checkStampedKey(stamped(stampSize, 0xffffffff)), kv.ErrInvalid},
-		{"stamped key", checkStampedKey(stamped(kv.MaxKeySize+1, 0)), kv.ErrKeyTooLarge},
-		{"stamped value", checkStampedValue(stamped(kv.MaxValueSize+1, 0)), kv.ErrValueTooLarge},
+		{"stamped key", checkStampedKey(stamped(kv.MaxKeySize-offsetSize+1, 0)), kv.ErrKeyTooLarge},
+		{"stamped value", checkStampedValue(stamped(kv.MaxValueSize-offsetSize+1, 0)), kv.ErrValueTooLarge},
 	} {
 		require.ErrorIs(t, test.err, test.want, test.name)
 	}

@@ -78,24 +78,27 @@ func (r *retrying) attempt(ctx context.Context, body func(*attempt) error) (done
 	if what == inNewTransaction || !usable {
 		r.abandon()
 		pause(ctx)
-		return false, nil
+	} else {
+		r.backOff(ctx, number)
 	}
-	return r.backOff(ctx, number)
+	return false, nil
 }
 
-// backOff lets the library wait as long as it thinks right for number, and reset the transaction.
-func (r *retrying) backOff(ctx context.Context, number int) (done bool, err error) {
-	future := r.tr.OnError(apple.Error{Code: number})
-	stop := context.AfterFunc(ctx, future.Cancel)
-	defer stop()
-	if future.Get() == nil {
-		return false, nil
+// backOff lets the library wait as long as it thinks right for number, and reset the transaction. When the library refuses, it is of a release
+// that does not know number as retryable, or ctx has ended; another transaction may do.
+func (r *retrying) backOff(ctx context.Context, number int) {
+	tr := *r.tr
+	future := tr.OnError(apple.Error{Code: number})
+	stop := context.AfterFunc(ctx, func() {
+		tr.Cancel()
+		tr.Reset() // see run.giveUp
+	})
+	err := future.Get()
+	if stop() && err == nil {
+		return
 	}
 	r.abandon()
-	if cause := ended(ctx); cause != nil {
-		return true, r.gaveUp(cause)
-	}
-	return true, r.failed(r.last)
+	pause(ctx)
 }
 
 // abandon ends what the C transaction still reads and watches, and frees its memory. The binding frees the

@@ -87,7 +87,8 @@ type Transaction interface {
 	// An absent value counts as zero; a longer one is cut and a shorter one is extended to the length of param.
 	Add(key, param []byte)
 	// SetVersionstampedKey sets a key in which the 10 bytes at an offset are replaced by the versionstamp of the commit. The
-	// offset is the last 4 bytes of key, little endian, and is not part of the key (see tuple.PackWithVersionstamp).
+	// offset is the last 4 bytes of key, little endian, and is not part of the key (see tuple.PackWithVersionstamp), but counts
+	// towards MaxKeySize. Until the commit nobody knows the key: reads of the transaction where it may come to lie fail, and with them the commit.
 	SetVersionstampedKey(key, value []byte)
 	// SetVersionstampedValue does the same to the value.
 	SetVersionstampedValue(key, value []byte)
@@ -96,7 +97,7 @@ type Transaction interface {
 	AddWriteConflictRange(begin, end []byte)
 
 	// Watch starts a watch on key when this transaction commits (or ends, when it wrote nothing). It fires once the value
-	// differs from what this transaction saw; it may fire late, and without cause.
+	// differs from what this transaction saw; it may fire late, and without cause. It reads key, which adds a read conflict.
 	Watch(key []byte) Watch
 
 	// ApproximateSize is the size of the commit so far, bytes.

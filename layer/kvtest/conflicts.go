@@ -12,6 +12,7 @@ func conflictChecks() []check {
 		{"conflicts/blind writes", blindWritesDoNotConflict},
 		{"conflicts/snapshot reads", snapshotReadsDoNotConflict},
 		{"conflicts/explicit ranges", explicitConflictRanges},
+		{"conflicts/keys that are watched", conflictsOfWatchedKeys},
 		{"conflicts/read-only transactions", readOnlyDoesNotConflict},
 		{"conflicts/the second run sees what it lost to", secondRunSeesTheOther},
 	}
@@ -87,6 +88,29 @@ func explicitConflictRanges(e *env) {
 	e.mustNotConflict(readKey("d"), declare, "the write conflict range ends before what it read")
 	require.Nil(e, e.get("bb"), "a write conflict range writes nothing")
 	require.Equal(e, b("1"), e.get("c"), "a write conflict range clears nothing")
+}
+
+// A watch reads its key, with all that this means.
+func conflictsOfWatchedKeys(e *env) {
+	var watches []kv.Watch
+	watching := func(own bool) func(tx kv.Transaction) error {
+		return reading(func(tx kv.Transaction) error {
+			if _, err := tx.ReadVersion(); err != nil {
+				return err
+			}
+			if own {
+				tx.Set(b("a"), b("own"))
+			}
+			watches = append(watches, tx.Watch(b("a")))
+			return nil
+		})
+	}
+	e.mustConflict(watching(false), setKey("a", "2"), "a key that it watches was set")
+	e.mustNotConflict(watching(false), setKey("b", "2"), "a key that it does not watch was set")
+	e.mustNotConflict(watching(true), setKey("a", "3"), "it had set the key that it watches itself")
+	for _, w := range watches {
+		w.Cancel()
+	}
 }
 
 func readOnlyDoesNotConflict(e *env) {

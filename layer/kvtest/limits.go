@@ -30,6 +30,16 @@ func keyLimits(e *env) {
 	e.fails(kv.ErrKeyTooLarge, setKey(string(tooLong), "x"), "set of a key that is too long")
 	e.fails(kv.ErrKeyTooLarge, func(tx kv.Transaction) error { tx.Add(tooLong, []byte{1}); return nil }, "add to a key that is too long")
 	require.Empty(e, e.all())
+
+	// The offset of a versionstamp counts as a part of the key.
+	stamped := func(size int) func(tx kv.Transaction) error {
+		key := stampedKey(string(bytes.Repeat([]byte("k"), size-14)), "")
+		return func(tx kv.Transaction) error { tx.SetVersionstampedKey(key, b("x")); return nil }
+	}
+	e.do(stamped(len(longest)))
+	require.Len(e, e.all(), 1)
+	e.fails(kv.ErrKeyTooLarge, stamped(len(longest)+1), "a versionstamped key that is too long with its offset")
+	require.Len(e, e.all(), 1)
 }
 
 func valueLimits(e *env) {
@@ -38,6 +48,15 @@ func valueLimits(e *env) {
 	require.Equal(e, longest, e.get("k"))
 	e.fails(kv.ErrValueTooLarge, setKey("k", string(longest)+"v"), "a value that is too long")
 	require.Equal(e, longest, e.get("k"))
+
+	// The offset of a versionstamp counts as a part of the value.
+	stamped := func(size int) func(tx kv.Transaction) error {
+		value := stampedKey(string(longest[:size-14]), "")
+		return func(tx kv.Transaction) error { tx.SetVersionstampedValue(b("k"), value); return nil }
+	}
+	e.do(stamped(kv.MaxValueSize))
+	require.Len(e, e.get("k"), kv.MaxValueSize-4)
+	e.fails(kv.ErrValueTooLarge, stamped(kv.MaxValueSize+1), "a versionstamped value that is too long with its offset")
 }
 
 func transactionLimits(e *env) {

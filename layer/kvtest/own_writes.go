@@ -196,6 +196,13 @@ func stampedRowsUnreadable(e *env) {
 		require.Error(e, err)
 		return err
 	}, "a versionstamped value of its own")
+	e.fails(kv.ErrInvalid, func(tx kv.Transaction) error {
+		tx.SetVersionstampedValue(b("v"), append(bytes.Repeat([]byte{0xff}, 10), 0, 0, 0, 0))
+		_, err := tx.Get(b("v")).Get()
+		require.Error(e, err)
+		return nil
+	}, "a commit after a read that failed, which the function took no notice of")
+	require.Nil(e, e.get("v"))
 	e.do(func(tx kv.Transaction) error {
 		tx.SetVersionstampedKey(stamped("m"), b("x"))
 		for _, c := range []struct {

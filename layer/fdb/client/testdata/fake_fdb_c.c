@@ -10,6 +10,8 @@
  *                            committed (applied), or backoff
  *   hang POINT 0|1           operations at POINT (grv, read, commit, backoff) stay pending until 0
  *   lock 0|1                 the database is locked
+ *   connected 0|1            a multi-version client that does not know the cluster's version yet: transactions made meanwhile are
+ *                            hollow. Nothing but a reset ends what waits on them; connecting does so with 1039
  *   advance VERSIONS         versions pass
  *
  * It lacks what the engine does not use (see optional in shim.c). Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks
@@ -29,6 +31,8 @@
 
 enum { BATCH_ROWS = 40, LIFE_VERSIONS = 5000000, VERSION_STEP = 100, STAMP = 10 };
 enum { PARK = -1, HOLD = -2 }; /* what a job returns that cannot finish now: try again after any command, or when enqueued */
+enum { MODE_WANT_ALL = -2, MODE_ITERATOR = -1, MODE_EXACT = 0, MODE_SERIAL = 4 };
+enum { MAX_KEY = 10000, MAX_VALUE = 100000 };
 enum { OPTION_MACHINE_ID = 21, MUTATION_ADD = 2, MUTATION_STAMPED_KEY = 14, MUTATION_STAMPED_VALUE = 15 };
 
 /* ---- bytes ---- */
@@ -126,7 +130,7 @@ typedef struct Store {
 	Written* log;
 	int log_n, log_cap;
 	int64_t version;
-	int locked, commits;
+	int locked, commits, disconnected;
 	int fault_code[POINTS], fault_count[POINTS], hang[POINTS];
 	FDBFuture* watches;
 	struct Store* next;
@@ -151,6 +155,8 @@ struct FDB_transaction {
 	int n, cap;
 	Spans reads, writes;
 	int cancelled, done, deferred;
+	int hollow, committing; /* committing: from the commit to the next reset */
+	int read_error;         /* of the first read that failed; a commit waits for all reads, and fails with it */
 	int64_t committed_version;
 	uint8_t stamp[STAMP];
 	FDBFuture* pending; /* linked by sibling */
@@ -166,6 +172,7 @@ struct FDB_future {
 	/* arguments */
 	Bytes key, end;
 	int snapshot, reverse, limit, ops, code, wait_commit, watching, watch_present;
+	int reads; /* a read, for which a commit waits */
 	/* results */
 	int64_t number;
 	int present, more, rows;
@@ -284,6 +291,14 @@ static void doom(FDBFuture* f, int code) {
 	enqueue_parked();
 }
 
+static int job_hollow(FDBFuture* f) { return f->t->store->disconnected ? PARK : 1039; }
+
+static void abandon_pending(FDBTransaction* t, FDBFuture* except, int code) {
+	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
+		if (f != except && !(f->watching && t->done))
+			doom(f, code);
+}
+
 /* new_future has two references: the caller's, and one until it is ready. */
 static FDBFuture* new_future(FDBTransaction* t, int (*job)(FDBFuture*)) {
 	FDBFuture* f = calloc(1, sizeof *f);
@@ -297,8 +312,20 @@ static FDBFuture* new_future(FDBTransaction* t, int (*job)(FDBFuture*)) {
 		f->ops = t->n;
 		f->sibling = t->pending;
 		t->pending = f;
-		if (t->cancelled)
+		if (t->hollow)
+			f->job = job_hollow;
+		else if (t->cancelled)
 			f->doom = 1025;
+	}
+	return f;
+}
+
+/* new_use is new_future for what a transaction must not be used for while it commits. Doing so ends the commit, too. */
+static FDBFuture* new_use(FDBTransaction* t, int (*job)(FDBFuture*)) {
+	FDBFuture* f = new_future(t, job);
+	if (t->committing && !t->hollow) {
+		abandon_pending(t, NULL, 2017);
+		f->doom = 2017;
 	}
 	return f;
 }
@@ -320,6 +347,10 @@ static void forget_watch(FDBFuture* f) {
 static void complete(FDBFuture* f, int error) {
 	f->error = error;
 	f->ready = 1;
+	if (f->reads && error != 0 && f->t->read_error == 0)
+		f->t->read_error = error;
+	if (f->reads)
+		enqueue_parked(); /* a commit may wait for it */
 	if (f->watching)
 		forget_watch(f);
 	if (f->t != NULL)
@@ -409,7 +440,8 @@ void fdb_future_destroy(FDBFuture* f) {
 
 void fdb_future_cancel(FDBFuture* f) {
 	lock();
-	doom(f, 1101);
+	if (f->t == NULL || !f->t->hollow)
+		doom(f, 1101);
 	unlock();
 }
 
@@ -515,6 +547,9 @@ static int command(Store* s, const char* text) {
 		enqueue_parked();
 	} else if (strcmp(name, "lock") == 0) {
 		s->locked = atoi(point);
+	} else if (strcmp(name, "connected") == 0) {
+		s->disconnected = !atoi(point);
+		enqueue_parked();
 	} else if (strcmp(name, "advance") == 0) {
 		s->version += atoll(point);
 	} else {
@@ -538,7 +573,10 @@ fdb_error_t fdb_database_create_transaction(FDBDatabase* d, FDBTransaction** out
 	FDBTransaction* t = calloc(1, sizeof *t);
 	t->refs = 1;
 	t->store = d->store;
-	t->read_version = -1;
+	t->read_version = t->committed_version = -1;
+	lock();
+	t->hollow = t->store->disconnected;
+	unlock();
 	*out = t;
 	return 0;
 }
@@ -564,30 +602,28 @@ static void unref_transaction(FDBTransaction* t) {
 	free(t);
 }
 
-static void abandon_pending(FDBTransaction* t, FDBFuture* except) {
-	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
-		if (f != except && !(f->watching && t->done))
-			doom(f, 1025);
-}
-
 static void reset(FDBTransaction* t, FDBFuture* except) {
-	abandon_pending(t, except);
+	abandon_pending(t, except, 1025);
 	empty(t);
 	t->read_version = -1;
-	t->done = t->deferred = 0;
+	t->committed_version = -1;
+	t->done = t->deferred = t->committing = t->read_error = 0;
+	t->hollow = t->store->disconnected;
 }
 
 void fdb_transaction_destroy(FDBTransaction* t) {
 	lock();
-	abandon_pending(t, NULL);
+	abandon_pending(t, NULL, 1025);
 	unref_transaction(t);
 	unlock();
 }
 
 void fdb_transaction_cancel(FDBTransaction* t) {
 	lock();
-	t->cancelled = 1;
-	abandon_pending(t, NULL);
+	if (!t->hollow) {
+		t->cancelled = 1;
+		abandon_pending(t, NULL, 1025);
+	}
 	unlock();
 }
 
@@ -631,6 +667,12 @@ static int job_read_version(FDBFuture* f) {
 }
 
 FDBFuture* fdb_transaction_get_read_version(FDBTransaction* t) { return lock(), start(new_future(t, job_read_version)); }
+
+static FDBFuture* new_read(FDBTransaction* t, int (*job)(FDBFuture*)) {
+	FDBFuture* f = new_use(t, job);
+	f->reads = 1;
+	return f;
+}
 
 static int stamp_offset(Bytes data) {
 	return data.n < 4 ? -1 : (int)((uint32_t)data.p[data.n - 4] | (uint32_t)data.p[data.n - 3] << 8 |
@@ -726,7 +768,7 @@ static int job_get(FDBFuture* f) {
 
 FDBFuture* fdb_transaction_get(FDBTransaction* t, const uint8_t* key, int n, fdb_bool_t snapshot) {
 	lock();
-	FDBFuture* f = new_future(t, job_get);
+	FDBFuture* f = new_read(t, job_get);
 	f->key = copy_bytes(key, n);
 	f->snapshot = snapshot;
 	return start(f);
@@ -824,9 +866,9 @@ FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, in
                                      int begin_offset, const uint8_t* end, int end_length, fdb_bool_t end_or_equal,
                                      int end_offset, int limit, int target_bytes, FDBStreamingMode mode, int iteration,
                                      fdb_bool_t snapshot, fdb_bool_t reverse) {
-	(void)target_bytes, (void)iteration;
+	(void)target_bytes;
 	lock();
-	FDBFuture* f = new_future(t, job_get_range);
+	FDBFuture* f = new_read(t, job_get_range);
 	f->key = selected(begin, begin_length, begin_or_equal);
 	f->end = selected(end, end_length, end_or_equal);
 	f->limit = limit;
@@ -834,7 +876,9 @@ FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, in
 	f->reverse = reverse;
 	if (begin_offset != 1 || end_offset != 1)
 		f->code = 2000;
-	if (mode == 1 && limit == 0) /* EXACT */
+	if (mode < MODE_WANT_ALL || mode > MODE_SERIAL || (mode == MODE_ITERATOR && iteration <= 0))
+		f->code = 2000;
+	if (mode == MODE_EXACT && limit == 0)
 		f->code = 2210;
 	return start(f);
 }
@@ -843,6 +887,14 @@ FDBFuture* fdb_transaction_get_range(FDBTransaction* t, const uint8_t* begin, in
 
 static void add_op(FDBTransaction* t, OpType type, Bytes a, Bytes b) {
 	lock();
+	if (t->hollow) {
+		free(a.p);
+		free(b.p);
+		unlock();
+		return;
+	}
+	if (t->committing)
+		abandon_pending(t, NULL, 2017);
 	if (t->n == t->cap)
 		t->ops = grow(t->ops, sizeof(Op) * (size_t)(t->cap = t->cap ? 2 * t->cap : 16));
 	t->ops[t->n++] = (Op){ type, a, b };
@@ -850,7 +902,9 @@ static void add_op(FDBTransaction* t, OpType type, Bytes a, Bytes b) {
 		t->deferred = 2004;
 	if (t->deferred == 0 && type == OP_CLEAR && compare(a, b) > 0)
 		t->deferred = 2005;
-	if (t->deferred == 0 && b.n > 100004)
+	if (t->deferred == 0 && type != OP_CLEAR && a.n > MAX_KEY) /* the offset of a stamp is a part of the key */
+		t->deferred = 2102;
+	if (t->deferred == 0 && type != OP_CLEAR && b.n > MAX_VALUE)
 		t->deferred = 2103;
 	unlock();
 }
@@ -875,7 +929,9 @@ void fdb_transaction_atomic_op(FDBTransaction* t, const uint8_t* key, int kn, co
 	Bytes k = copy_bytes(key, kn), p = copy_bytes(param, pn), stamp = op == OP_STAMPED_KEY ? k : p;
 	int offset = op == OP_ADD ? 0 : stamp_offset(stamp);
 	if (op != OP_ADD && (offset < 0 || offset > stamp.n - 4 - STAMP)) {
+		lock();
 		t->deferred = 2000;
+		unlock();
 		free(k.p);
 		free(p.p);
 		return;
@@ -888,7 +944,9 @@ fdb_error_t fdb_transaction_add_conflict_range(FDBTransaction* t, const uint8_t*
 	lock();
 	Bytes b = copy_bytes(begin, bn), e = copy_bytes(end, en);
 	int error = compare(b, e) > 0 ? 2005 : 0;
-	if (error == 0 && compare(b, e) < 0) {
+	if (t->committing && !t->hollow)
+		abandon_pending(t, NULL, 2017);
+	if (error == 0 && compare(b, e) < 0 && !t->hollow) {
 		add_span(type == 0 ? &t->reads : &t->writes, b, e);
 	} else {
 		free(b.p);
@@ -938,14 +996,19 @@ static void fire_watches(Store* s) {
 	}
 }
 
-/* job_watch runs when the watch is made: it notes the value, and leaves the future pending. */
+/* job_watch runs when the watch is made: it reads the value like any other read, and leaves the future pending. Its failure is no
+ * failure of the commit. */
 static int job_watch(FDBFuture* f) {
-	int error = get_read_version(f->t);
+	int error = begin_read(f->t);
 	if (error != 0)
 		return error;
 	View v = look(f->t, f->key, f->ops);
 	f->watch_present = v.present;
 	f->value = v.value;
+	if (v.unreadable)
+		return 1036;
+	if (!v.own)
+		add_span(&f->t->reads, dup_bytes(f->key), after(f->key));
 	f->watching = 1;
 	f->job = job_done;
 	f->next_watch = NULL;
@@ -962,7 +1025,7 @@ static void start_watches(FDBTransaction* t) {
 
 FDBFuture* fdb_transaction_watch(FDBTransaction* t, const uint8_t* key, int n) {
 	lock();
-	FDBFuture* f = new_future(t, job_watch);
+	FDBFuture* f = new_use(t, job_watch);
 	f->key = copy_bytes(key, n);
 	return start(f);
 }
@@ -1045,8 +1108,19 @@ static void settle(FDBTransaction* t) {
 	fire_watches(t->store);
 }
 
+static int waits_for_reads(FDBTransaction* t) {
+	for (FDBFuture* f = t->pending; f != NULL; f = f->sibling)
+		if (f->reads && !f->ready)
+			return 1;
+	return 0;
+}
+
 static int job_commit(FDBFuture* f) {
 	FDBTransaction* t = f->t;
+	if (waits_for_reads(t))
+		return PARK;
+	if (t->read_error != 0)
+		return t->read_error;
 	if (f->ops == 0 && t->writes.n == 0 && t->deferred == 0) {
 		t->committed_version = -1;
 		settle(t);
@@ -1067,7 +1141,12 @@ static int job_commit(FDBFuture* f) {
 	return 0;
 }
 
-FDBFuture* fdb_transaction_commit(FDBTransaction* t) { return lock(), start(new_future(t, job_commit)); }
+FDBFuture* fdb_transaction_commit(FDBTransaction* t) {
+	lock();
+	FDBFuture* f = new_use(t, job_commit);
+	t->committing = 1;
+	return start(f);
+}
 
 fdb_error_t fdb_transaction_get_committed_version(FDBTransaction* t, int64_t* out) {
 	lock();
@@ -1078,9 +1157,9 @@ fdb_error_t fdb_transaction_get_committed_version(FDBTransaction* t, int64_t* ou
 
 FDBFuture* fdb_transaction_get_versionstamp(FDBTransaction* t) {
 	lock();
-	FDBFuture* f = new_future(t, job_stamp);
+	FDBFuture* f = new_use(t, job_stamp);
 	f->wait_commit = 1;
-	if (f->doom)
+	if (f->doom || t->hollow)
 		enqueue(f);
 	unlock();
 	return f;
@@ -1095,7 +1174,7 @@ static int is_retryable(int code) {
 }
 
 static int job_on_error(FDBFuture* f) {
-	if (!is_retryable(f->code))
+	if (f->code == 1039 || !is_retryable(f->code)) /* 1039 is what the multi-version client makes, and takes */
 		return f->code;
 	int error = trip(f->t->store, AT_BACKOFF);
 	if (error == 0)
@@ -1105,7 +1184,10 @@ static int job_on_error(FDBFuture* f) {
 
 FDBFuture* fdb_transaction_on_error(FDBTransaction* t, fdb_error_t code) {
 	lock();
-	FDBFuture* f = new_future(t, job_on_error);
+	int changed = t->hollow && code == 1039;
+	if (changed)
+		reset(t, NULL);
+	FDBFuture* f = new_future(t, changed ? job_done : job_on_error);
 	f->code = code;
 	return start(f);
 }

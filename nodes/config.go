@@ -17,7 +17,7 @@ type Options struct {
 	AdvertisedKafka string // host:port that Kafka clients are told to connect to; empty when Kafka is not served
 	AdvertisedHTTP  string // host:port that HTTP clients are redirected to; empty when HTTP is not served
 	AdvertisedAdmin string // host:port of the admin API, for the other nodes' tools
-	Slots           int    `flag:"slots" default:"1" usage:"weight of this node in placement; 0 places no streams on it"`
+	Slots           int    `flag:"slots" default:"1" usage:"weight of this node in placement; 0 places no streams on it; what varve cluster drain or set-slots said goes before it"`
 	Rack            string `flag:"rack" default:"" usage:"failure domain of this node, told to clients"`
 	Version         string // of the program, shown in the node's row
 

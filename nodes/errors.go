@@ -10,20 +10,20 @@ import (
 // Failures that callers branch on. Protocols map each to their own words in one table.
 var (
 	// ErrUnknownTable: no table has the name or id. Not retryable, though a table that was created a moment ago may be meant.
-	ErrUnknownTable = errors.New("unknown table")
+	ErrUnknownTable = errors.New("no such stream or topic")
 	// ErrUnknownBucket: the table has fewer buckets.
-	ErrUnknownBucket = errors.New("unknown bucket")
+	ErrUnknownBucket = errors.New("no such partition")
 	// ErrUnavailable: what was asked for cannot be served now: the stream is being opened or moved, the node is starting or stopping,
 	// the metadata cannot be reached. Retryable.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrTableExists: a table has the name already.
-	ErrTableExists = errors.New("table exists")
+	ErrTableExists = errors.New("stream or topic exists")
 	// ErrInvalidName: a table cannot have this name.
-	ErrInvalidName = errors.New("invalid table name")
+	ErrInvalidName = errors.New("invalid name")
 	// ErrInvalidOption: a table option is unknown, or its value is refused. errors.As gives *InvalidOption.
-	ErrInvalidOption = errors.New("invalid table option")
+	ErrInvalidOption = errors.New("invalid option")
 	// ErrInvalidBuckets: the number of buckets is not one that a table can have.
-	ErrInvalidBuckets = errors.New("invalid number of buckets")
+	ErrInvalidBuckets = errors.New("invalid number of partitions")
 	// ErrInvalidRequest: an administrator's request names something that is not there, or makes no sense.
 	ErrInvalidRequest = errors.New("invalid request")
 	// ErrFenced: this node epoch is fenced or replaced, and will never serve again. The process exits and registers anew.
@@ -40,9 +40,9 @@ type NotLeader struct {
 
 func (e *NotLeader) Error() string {
 	if e.Leader.ID == 0 {
-		return fmt.Sprintf("bucket %d of %q has no live leader (leader epoch %d)", e.Bucket, e.Table, e.LeaderEpoch)
+		return fmt.Sprintf("partition %d of %q has no live leader (leader epoch %d)", e.Bucket, e.Table, e.LeaderEpoch)
 	}
-	return fmt.Sprintf("bucket %d of %q is led by node %d (leader epoch %d)", e.Bucket, e.Table, e.Leader.ID, e.LeaderEpoch)
+	return fmt.Sprintf("partition %d of %q is led by node %d (leader epoch %d)", e.Bucket, e.Table, e.Leader.ID, e.LeaderEpoch)
 }
 
 // InvalidOption is the refusal of one table option.
@@ -51,7 +51,7 @@ type InvalidOption struct {
 }
 
 func (e *InvalidOption) Error() string {
-	return fmt.Sprintf("table option %s=%q: %s", e.Name, e.Value, e.Reason)
+	return fmt.Sprintf("option %s=%q: %s", e.Name, e.Value, e.Reason)
 }
 
 // Is makes errors.Is(err, ErrInvalidOption) true.

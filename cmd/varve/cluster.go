@@ -24,7 +24,7 @@ func newCluster() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { e.resolve(); return nil },
 	}
 	e.bind(c)
-	c.AddCommand(clusterStatus(e), clusterNodes(e), clusterRebalance(e), clusterDrain(e), clusterSetSlots(e), clusterFence(e))
+	c.AddCommand(clusterStatus(e), clusterNodes(e), clusterRebalance(e), clusterDrain(e), clusterUndrain(e), clusterSetSlots(e), clusterFence(e))
 	return c
 }
 
@@ -110,7 +110,14 @@ func printNodes(out io.Writer, all []nodes.NodeStatus) error {
 		if n.Controller {
 			state += ", holds the lease"
 		}
-		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%d\t%d\t%s\t%s\t%s\n", n.ID, n.Epoch, state, n.Streams, n.Slots, n.Heartbeats, n.Kafka, n.HTTP, n.Admin)
+		slots := strconv.Itoa(n.Slots)
+		if n.OwnSlots != nil {
+			slots += fmt.Sprintf(" (own: %d)", *n.OwnSlots)
+			if n.Slots == 0 {
+				state += ", drained"
+			}
+		}
+		fmt.Fprintf(t, "%d\t%d\t%s\t%d\t%s\t%d\t%s\t%s\t%s\n", n.ID, n.Epoch, state, n.Streams, slots, n.Heartbeats, n.Kafka, n.HTTP, n.Admin)
 	}
 	return t.Flush()
 }
@@ -140,7 +147,7 @@ func whole(what, text string, least int64) (int64, error) {
 
 func clusterDrain(e *endpoints) *cobra.Command {
 	return &cobra.Command{
-		Use: "drain NODE", Short: "Move every stream of a node to the others, and place no more on it", Args: args(cobra.ExactArgs(1)),
+		Use: "drain NODE", Short: "Move every stream of a node to the others, and place no more on it until undrain", Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			node, err := whole("node", given[0], 1)
 			if err != nil {
@@ -150,19 +157,47 @@ func clusterDrain(e *endpoints) *cobra.Command {
 			if err := e.do(c.Context(), "/admin/drain", admin.NodeAction{Node: node}, &moves); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d has no slots any more, %d moves begun; varve stream transfers shows them\n", node, moves.Moves)
+			fmt.Fprintf(c.OutOrStdout(), "node %d gets no streams until varve cluster undrain %d, %d moves begun; varve stream transfers shows them\n", node, node, moves.Moves)
 			return nil
 		},
 	}
 }
 
-func clusterSetSlots(e *endpoints) *cobra.Command {
+func clusterUndrain(e *endpoints) *cobra.Command {
 	return &cobra.Command{
-		Use: "set-slots NODE SLOTS", Short: "Change a node's weight in placement, until it registers again", Args: args(cobra.ExactArgs(2)),
+		Use: "undrain NODE", Short: "Give a node the slots back that it was started with, after drain or set-slots", Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
 			node, err := whole("node", given[0], 1)
 			if err != nil {
 				return err
+			}
+			return e.undrain(c, node)
+		},
+	}
+}
+
+func (e *endpoints) undrain(c *cobra.Command, node int64) error {
+	if err := e.do(c.Context(), "/admin/undrain", admin.NodeAction{Node: node}, nil); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.OutOrStdout(), "node %d has its own slots; varve cluster rebalance gives it streams\n", node)
+	return nil
+}
+
+// defaultSlots is the argument of set-slots that does what undrain does.
+const defaultSlots = "default"
+
+func clusterSetSlots(e *endpoints) *cobra.Command {
+	return &cobra.Command{
+		Use: "set-slots NODE SLOTS|default", Short: "Change a node's weight in placement, whatever --slots it is started with, until default is given",
+		Args: args(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, given []string) error {
+			node, err := whole("node", given[0], 1)
+			if err != nil {
+				return err
+			}
+			if given[1] == defaultSlots {
+				return e.undrain(c, node)
 			}
 			n, err := whole("slots", given[1], 0)
 			if err != nil {
@@ -172,7 +207,7 @@ func clusterSetSlots(e *endpoints) *cobra.Command {
 			if err := e.do(c.Context(), "/admin/slots", admin.NodeAction{Node: node, Slots: &slots}, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d has %d slots\n", node, slots)
+			fmt.Fprintf(c.OutOrStdout(), "node %d has %d slots until varve cluster set-slots %d default\n", node, slots, node)
 			return nil
 		},
 	}

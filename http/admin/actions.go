@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -81,7 +82,7 @@ func (s *Server) cancelTransfer(c echo.Context, a StreamAction) error {
 			return c.NoContent(http.StatusNoContent)
 		}
 	}
-	return nodes.ErrUnknownBucket
+	return fmt.Errorf("%w: %d of %q, which has %d", nodes.ErrUnknownBucket, a.Bucket, a.Stream, len(streams))
 }
 
 func (s *Server) rebalance(c echo.Context, _ struct{}) error {
@@ -100,9 +101,17 @@ func (s *Server) drain(c echo.Context, a NodeAction) error {
 	return c.JSON(http.StatusAccepted, Moves{n})
 }
 
+// undrain gives a node the slots that it registered with, after drain or slots.
+func (s *Server) undrain(c echo.Context, a NodeAction) error {
+	if err := s.node.ResetSlots(c.Request().Context(), a.Node); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusNoContent)
+}
+
 func (s *Server) setSlots(c echo.Context, a NodeAction) error {
 	if a.Slots == nil {
-		return echo.NewHTTPError(http.StatusBadRequest, "slots is missing")
+		return echo.NewHTTPError(http.StatusBadRequest, "slots is missing: want a whole number from 0")
 	}
 	if err := s.node.SetSlots(c.Request().Context(), a.Node, *a.Slots); err != nil {
 		return err

@@ -47,6 +47,15 @@ func (f *fake) SetSlots(_ context.Context, node int64, slots int) error {
 	return nil
 }
 
+func (f *fake) ResetSlots(_ context.Context, node int64) error {
+	delete(f.slots, node)
+	return nil
+}
+
+func (f *fake) BucketStatuses(context.Context, string) ([]nodes.BucketStatus, error) {
+	return make([]nodes.BucketStatus, 1), nil
+}
+
 func serveFake(t *testing.T, f *fake) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(New(t.Context(), f, nil, prometheus.NewRegistry(), ops.Build{}, slog.New(slog.DiscardHandler)).Handler())
@@ -83,6 +92,12 @@ func TestActions(t *testing.T) {
 	status, _ = post(t, s.URL+"/admin/slots", `{"node":3,"slots":0}`)
 	require.Equal(t, http.StatusNoContent, status)
 	require.Equal(t, map[int64]int{3: 0}, f.slots)
+	status, _ = post(t, s.URL+"/admin/undrain", `{"node":3}`)
+	require.Equal(t, http.StatusNoContent, status)
+	require.Empty(t, f.slots)
+	status, body = post(t, s.URL+"/admin/transfer/cancel", `{"stream":"known","bucket":5}`)
+	require.Equal(t, http.StatusNotFound, status)
+	require.Contains(t, body, "no such partition: 5 of")
 }
 
 func TestMalformedActionsAreRefused(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/varvedb/varve/layer"
+	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/nodes"
 	"github.com/varvedb/varve/ops"
 )
@@ -34,6 +35,7 @@ type Node interface {
 	Transfer(ctx context.Context, table string, bucket int, to int64) (layer.TransferRow, error)
 	CancelTransfer(ctx context.Context, stream int64) error
 	SetSlots(ctx context.Context, node int64, slots int) error
+	ResetSlots(ctx context.Context, node int64) error
 	DrainNode(ctx context.Context, node int64) (int, error)
 	Rebalance(ctx context.Context) (int, error)
 	FenceNode(ctx context.Context, id int64) error
@@ -114,6 +116,7 @@ func (s *Server) routes(metrics prometheus.Gatherer) http.Handler {
 	e.POST("/admin/transfer/cancel", action(s.cancelTransfer))
 	e.POST("/admin/rebalance", action(s.rebalance))
 	e.POST("/admin/drain", action(s.drain))
+	e.POST("/admin/undrain", action(s.undrain))
 	e.POST("/admin/slots", action(s.setSlots))
 	e.POST("/admin/fence", action(s.fence))
 	for path, handler := range map[string]http.HandlerFunc{
@@ -153,9 +156,9 @@ func (s *Server) answerError(err error, c echo.Context) {
 		err = fmt.Errorf("%v", he.Message)
 	case errors.Is(err, nodes.ErrUnknownTable), errors.Is(err, nodes.ErrUnknownBucket):
 		status, code = http.StatusNotFound, "not_found"
-	case errors.Is(err, nodes.ErrInvalidRequest), errors.Is(err, nodes.ErrInvalidName):
+	case errors.Is(err, nodes.ErrInvalidRequest), errors.Is(err, nodes.ErrInvalidName), errors.Is(err, layer.ErrInvalid):
 		status, code = http.StatusBadRequest, "invalid"
-	case errors.Is(err, nodes.ErrUnavailable), errors.As(err, &elsewhere):
+	case errors.Is(err, nodes.ErrUnavailable), errors.Is(err, kv.ErrUnavailable), errors.As(err, &elsewhere):
 		status, code = http.StatusServiceUnavailable, "unavailable"
 	}
 	if status == http.StatusInternalServerError {

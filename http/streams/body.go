@@ -3,6 +3,7 @@ package streams
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"time"
@@ -45,20 +46,30 @@ func messages(body []byte, isJSON bool) ([][]byte, error) {
 	}
 	body = bytes.TrimSpace(body)
 	if !json.Valid(body) {
-		return nil, badRequest("invalid_json", "the body is not valid JSON")
+		var whole json.RawMessage
+		return nil, invalidJSON(json.Unmarshal(body, &whole))
 	}
 	if body[0] != '[' {
 		return [][]byte{body}, nil
 	}
 	var elements []json.RawMessage
 	if err := json.Unmarshal(body, &elements); err != nil {
-		return nil, badRequest("invalid_json", "the body is not valid JSON: %v", err)
+		return nil, invalidJSON(err)
 	}
 	all := make([][]byte, len(elements))
 	for i := range elements {
 		all[i] = elements[i]
 	}
 	return all, nil
+}
+
+// invalidJSON says what is wrong with a body, and where.
+func invalidJSON(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return badRequest("invalid_json", "the body is not one JSON value: %v at byte %d; several messages go into an array", err, syntax.Offset)
+	}
+	return badRequest("invalid_json", "the body is not one JSON value: %v", err)
 }
 
 // batchOf makes one record batch of messages. writerSeq, unless empty, goes with the last of them, where the engine finds it again.

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/labstack/echo/v4"
+
 	"github.com/varvedb/varve/nodes"
 	"github.com/varvedb/varve/nodes/engine"
 	"github.com/varvedb/varve/wal/segment"
@@ -46,6 +48,7 @@ func failureOf(err error) *failure {
 	var (
 		f        *failure
 		producer *engine.ProducerError
+		writer   *engine.WriterSeqError
 		ended    *engine.EndedError
 		outside  *engine.OffsetOutOfRange
 		leader   *nodes.NotLeader
@@ -64,13 +67,13 @@ func failureOf(err error) *failure {
 	case errors.As(err, &producer):
 		return producerFailure(producer)
 	case errors.As(err, &ended):
-		return fail(http.StatusConflict, "stream_closed", "%v", err).with(headerClosed, "true").with(headerNextOffset, formatOffset(ended.End))
-	case errors.Is(err, engine.ErrWriterSeq):
-		return fail(http.StatusConflict, "sequence_regression", "%v", err)
+		return fail(http.StatusConflict, "stream_closed", "the stream was closed at offset %d: nothing can be appended", ended.End).with(headerClosed, "true").with(headerNextOffset, formatOffset(ended.End))
+	case errors.As(err, &writer):
+		return fail(http.StatusConflict, "sequence_regression", "%s %.64q does not follow %.64q, that of the append before", headerSeq, writer.Got, writer.Last)
 	case errors.As(err, &outside) && outside.Offset < outside.Start:
-		return fail(http.StatusGone, "offset_gone", "%v: it was removed by retention", err).with(headerNextOffset, formatOffset(outside.Start))
+		return fail(http.StatusGone, "offset_gone", "offset %d was removed by retention: the stream begins at %d", outside.Offset, outside.Start).with(headerNextOffset, formatOffset(outside.Start))
 	case errors.As(err, &outside):
-		return badRequest("offset_beyond_end", "%v", err).with(headerNextOffset, formatOffset(outside.End))
+		return badRequest("offset_beyond_end", "offset %d is beyond the end of the stream, %d", outside.Offset, outside.End).with(headerNextOffset, formatOffset(outside.End))
 	case errors.As(err, &leader) && leader.Leader.HTTP != "":
 		return fail(http.StatusTemporaryRedirect, "not_leader", "%v", err)
 	case errors.As(err, &leader):
@@ -98,10 +101,22 @@ func failureOf(err error) *failure {
 func producerFailure(e *engine.ProducerError) *failure {
 	switch {
 	case errors.Is(e, engine.ErrInvalidProducerEpoch):
-		return fail(http.StatusForbidden, "stale_epoch", "%v", e).with(headerProducerEpoch, strconv.FormatInt(e.Epoch, 10))
+		return fail(http.StatusForbidden, "stale_epoch", "%s %d is fenced: the producer is at epoch %d", headerProducerEpoch, e.GotEpoch, e.Epoch).
+			with(headerProducerEpoch, strconv.FormatInt(e.Epoch, 10))
 	case e.Epoch >= 0 && e.GotEpoch > e.Epoch:
 		return badRequest("epoch_must_begin_at_0", "a new producer epoch begins at sequence 0, got %d", e.GotSeq)
 	}
-	return fail(http.StatusConflict, "sequence_gap", "%v", e).
+	return fail(http.StatusConflict, "sequence_gap", "%s %d does not follow: %d is expected next at epoch %d", headerProducerSeq, e.GotSeq, e.Expected, e.Epoch).
 		with(headerExpectedSeq, strconv.FormatInt(e.Expected, 10)).with(headerReceivedSeq, strconv.FormatInt(e.GotSeq, 10))
+}
+
+// routeFailure answers what no route takes.
+func routeFailure(he *echo.HTTPError, r *http.Request) *failure {
+	switch he.Code {
+	case http.StatusNotFound:
+		return fail(he.Code, "not_found", "there is nothing at %.200q: streams are at %s{path}", r.URL.Path, Prefix)
+	case http.StatusMethodNotAllowed:
+		return fail(he.Code, "method_not_allowed", "%.20s is not a method of streams: want PUT, POST, GET, HEAD or DELETE", r.Method)
+	}
+	return fail(he.Code, "http_error", "%v", he.Message)
 }

@@ -51,7 +51,7 @@ func contentType(h http.Header) (sent, media string, err error) {
 		return "", "", nil
 	}
 	media, _, err = mime.ParseMediaType(sent)
-	if err != nil || len(sent) > maxHeader {
+	if err != nil || len(sent) > maxHeader || !strings.Contains(media, "/") {
 		return "", "", badRequest("invalid_content_type", "content type %.64q: want a media type such as application/json", sent)
 	}
 	return sent, media, nil

@@ -3,6 +3,7 @@ package streams
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -182,5 +183,30 @@ func TestFirstContentGoesToTheLeader(t *testing.T) {
 		})
 		answer := ask(t, http.MethodPut, node+Prefix+"a", "first", "Content-Type", "text/plain", headerCreated, "forged")
 		require.Equal(t, http.StatusCreated, answer.StatusCode, routing)
+	}
+}
+
+func TestRefusalsSayWhatIsWrong(t *testing.T) {
+	url := follower(t, RoutingLocal, &elsewhere{}, unasked(t))
+	for _, c := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+		code, says         string
+	}{
+		{http.MethodGet, "/", "", nil, http.StatusNotFound, "not_found", "streams are at /v1/stream/{path}"},
+		{http.MethodPatch, Prefix + "a", "", nil, http.StatusMethodNotAllowed, "method_not_allowed", "PATCH is not a method of streams"},
+		{http.MethodGet, Prefix + "a", "", nil, http.StatusNotFound, "not_found", "no such stream or topic"},
+		{http.MethodPut, Prefix + "a", "[1", []string{"Content-Type", typeJSON}, http.StatusBadRequest, "invalid_json", "unexpected end of JSON input at byte 2"},
+		{http.MethodPut, Prefix + "a", `{} {}`, []string{"Content-Type", typeJSON}, http.StatusBadRequest, "invalid_json", "several messages go into an array"},
+		{http.MethodPut, Prefix + "a", "", []string{"Content-Type", "nonsense"}, http.StatusBadRequest, "invalid_content_type", `"nonsense": want a media type`},
+		{http.MethodPut, Prefix + "a", "", []string{headerForkedFrom, "/b"}, http.StatusNotImplemented, "not_implemented", "forks are not offered"},
+	} {
+		answer := ask(t, c.method, url+c.path, c.body, c.header...)
+		var body errorBody
+		require.NoError(t, json.NewDecoder(answer.Body).Decode(&body), c)
+		require.Equal(t, c.status, answer.StatusCode, c)
+		require.Equal(t, c.code, body.Error, c)
+		require.Contains(t, body.Message, c.says)
 	}
 }

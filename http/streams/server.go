@@ -133,7 +133,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	}
 	var f *failure
 	if he, ok := err.(*echo.HTTPError); ok {
-		f = fail(he.Code, "http_error", "%v", he.Message)
+		f = routeFailure(he, c.Request())
 	} else {
 		f = failureOf(err)
 	}
@@ -145,7 +145,7 @@ func (s *Server) answerError(err error, c echo.Context) {
 	if f.status == http.StatusTemporaryRedirect {
 		h.Set("Location", redirectTo(err, c.Request()))
 	}
-	if f.status >= http.StatusInternalServerError && f.status != http.StatusServiceUnavailable {
+	if f.status == http.StatusInternalServerError {
 		s.logger.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path, "err", err)
 	}
 	if c.Request().Method == http.MethodHead {

@@ -17,10 +17,8 @@ func (c *checkRows) checkNodes() {
 		if beat, ok := c.heartbeats[id]; !ok || beat.Epoch != row.Epoch {
 			c.problem("heartbeat", key, "epoch %d, its heartbeat has epoch %d (there: %t)", row.Epoch, beat.Epoch, ok)
 		}
-		for epoch := int64(1); epoch <= row.Epoch; epoch++ {
-			if _, ok := c.wals[NodeRef{id, epoch}]; !ok {
-				c.problem("log missing", key, "epoch %d has no log", epoch)
-			}
+		if _, ok := c.wals[row.Ref()]; !ok && !row.Fenced { // those of the dead are forgotten
+			c.problem("log missing", key, "epoch %d is alive and has no log", row.Epoch)
 		}
 	}
 	for id := range c.heartbeats {
@@ -129,8 +127,8 @@ func (c *checkRows) checkStreams() {
 func (c *checkRows) checkOpener(key tuple.Tuple, row StreamRow) {
 	switch row.State {
 	case StreamOpen:
-		if row.Epoch < 1 || !c.registered(row.OpenBy) || c.wals[row.OpenBy].Done {
-			c.problem("opener", key, "open by %s at epoch %d, whose log is done: %t", row.OpenBy, row.Epoch, c.wals[row.OpenBy].Done)
+		if log, ok := c.wals[row.OpenBy]; row.Epoch < 1 || !c.registered(row.OpenBy) || !ok || log.Done {
+			c.problem("opener", key, "open by %s at epoch %d, whose log is done: %t (row there: %t)", row.OpenBy, row.Epoch, log.Done, ok)
 		}
 	case StreamClosed:
 		if !row.OpenBy.IsZero() {

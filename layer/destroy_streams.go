@@ -54,15 +54,17 @@ func (s *Store) destroySome(ctx context.Context, lease LeaseRef) (done int, left
 
 // destroyOf removes streams of one table, or the table's row when it has none left.
 func (t *tx) destroyOf(table int64) (int, error) {
-	row, ok, err := t.table(table).get()
+	read := t.table(table)
+	begin, end := t.s.span(spaceBucket, table)
+	buckets := t.GetRange(begin, end, kv.RangeOptions{Limit: t.s.bounds.destroyStreams})
+	row, ok, err := read.get()
 	if err != nil {
 		return 0, err
 	}
 	if ok && row.State != TableDeleting {
 		return 0, fmt.Errorf("%w: table %d is listed for deletion, its row says %q", ErrCorruptRow, table, row.State)
 	}
-	begin, end := t.s.span(spaceBucket, table)
-	index, err := t.GetRange(begin, end, kv.RangeOptions{Limit: t.s.bounds.destroyStreams}).Get()
+	index, err := buckets.Get()
 	if err != nil {
 		return 0, err
 	}
@@ -84,6 +86,7 @@ type doomedStream struct {
 
 func (t *tx) destroyBuckets(index []kv.KeyValue) (int, error) {
 	reads := make([]doomedStream, len(index))
+	share := max(1, t.s.bounds.destroyEntries/len(index)) // of each stream
 	for i, kvs := range index {
 		bucket, err := decodeJSON[bucketRow](t.s, kvs.Key, kvs.Value)
 		if err != nil {
@@ -92,7 +95,7 @@ func (t *tx) destroyBuckets(index []kv.KeyValue) (int, error) {
 		begin, end := t.s.span(spaceObject, bucket.Stream)
 		reads[i] = doomedStream{
 			row: t.stream(bucket.Stream), transfer: t.transfer(bucket.Stream),
-			entries: t.GetRange(begin, end, kv.RangeOptions{Limit: t.s.bounds.destroyEntries}),
+			entries: t.GetRange(begin, end, kv.RangeOptions{Limit: share}),
 		}
 	}
 	var dropped []ObjectEntry
@@ -103,7 +106,7 @@ func (t *tx) destroyBuckets(index []kv.KeyValue) (int, error) {
 			return 0, err
 		}
 		dropped = append(dropped, entries...)
-		finished, err := t.destroyStream(r, len(entries) < t.s.bounds.destroyEntries)
+		finished, err := t.destroyStream(r, len(entries) < share)
 		if err != nil {
 			return 0, err
 		}

@@ -45,7 +45,9 @@ var (
 	ErrWALSealed = errors.New("write-ahead log is sealed")
 	// ErrWALNotSealed: the log must be sealed before this.
 	ErrWALNotSealed = errors.New("write-ahead log is not sealed")
-	// ErrWALNotFound: no such log.
+	// ErrWALNotDone: the log's streams must be closed, and it be finished, before this.
+	ErrWALNotDone = errors.New("write-ahead log is not done")
+	// ErrWALNotFound: no such log, or it was done and is forgotten. Final.
 	ErrWALNotFound = errors.New("write-ahead log not found")
 	// ErrNotPrepared: the object is neither prepared nor referenced, so its bytes may be gone. Write another one.
 	ErrNotPrepared = errors.New("object is not prepared")

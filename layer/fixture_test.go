@@ -80,7 +80,12 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	f := &fixture{t: t, db: &forgetful{Database: kvtest.Open(t)}, ctx: t.Context()}
+	return newFixtureOn(t, kvtest.Open(t))
+}
+
+func newFixtureOn(t testing.TB, db kv.Database) *fixture {
+	t.Helper()
+	f := &fixture{t: t, db: &forgetful{Database: db}, ctx: t.Context()}
 	var err error
 	f.Store, err = Open(f.ctx, f.db, "test", WithClock(func() time.Time { return epochTime }))
 	require.NoError(t, err)

@@ -116,6 +116,11 @@ func TestCheckFindsWhatIsBroken(t *testing.T) {
 		{"format", func(f *fixture) func(rows) { return func(t rows) { t.Clear(f.key(spaceFormat)) } }},
 		{"heartbeat", func(f *fixture) func(rows) { return func(t rows) { t.Clear(f.key(spaceHeartbeat, 1)) } }},
 		{"log missing", func(f *fixture) func(rows) { return func(t rows) { t.Clear(f.key(spaceWAL, 2, 1)) } }},
+		{"opener", func(f *fixture) func(rows) {
+			f.open(1)
+			require.NoError(f.t, f.FenceSelf(f.ctx, f.other))
+			return func(t rows) { t.Clear(f.key(spaceWAL, 2, 1)) }
+		}},
 		{"log row", func(f *fixture) func(rows) {
 			var w WALRow
 			return edit(f, &w, f.key(spaceWAL, 2, 1), func() { w.FirstLive = 0 })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -18,9 +17,12 @@ type Pack struct {
 	Objects   []ObjectMeta
 	Entries   []ObjectEntry
 	Producers []ProducerState // of streams in Entries, as of the end of the pack; merged into what the rows know
-	Segments  []string        // keys of all segments in [FirstLive, Next) that are objects: destroyed unless adopted
+	Segments  []string        // keys of all segments in [FirstLive, Next) that are objects, up to MaxPackSegments: destroyed unless adopted
 	At        time.Time
 }
+
+// MaxPackSegments bounds the segments that cease to be live at once: that must be one transaction, which moves the first live number.
+const MaxPackSegments = 1000
 
 // CommitPack takes a pack in: index entries and producer states in, references counted, first live number to Next, inline rows below it cleared, Segments queued
 // for destruction.
@@ -66,10 +68,8 @@ func (s *Store) advance(ctx context.Context, a advance) error {
 	if err := a.validate(); err != nil {
 		return fmt.Errorf("layer: %s by %s: %w", a.command, a.by, err)
 	}
-	parts := a.split(s.bounds.parts)
-	for i, part := range parts {
-		last := i == len(parts)-1
-		err := s.transact(ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part, last) })
+	for _, part := range a.split(s.bounds.parts, len(s.prefix)) {
+		err := s.transact(ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part) })
 		if errors.Is(err, errAlreadyDone) {
 			return nil
 		}
@@ -109,6 +109,9 @@ func (a advance) validate() error {
 			return invalid("producer %d of stream %d, which has no entry", p.Producer, p.Stream)
 		}
 	}
+	if len(a.segments) > MaxPackSegments {
+		return invalid("%d segments, at most %d cease to be live at once", len(a.segments), MaxPackSegments)
+	}
 	for _, segment := range a.segments {
 		if segment == "" || len(segment) > MaxObjectKey {
 			return invalid("segment key of %d bytes", len(segment))
@@ -118,19 +121,17 @@ func (a advance) validate() error {
 }
 
 // advance is one part's decision.
-func (t *tx) advance(a advance, part []streamPart, last bool) error {
+func (t *tx) advance(a advance, part advancePart) error {
 	allowed, log, refs := a.allowed(t), t.wal(a.log), t.references()
-	reads := make([]partRead, len(part))
-	for i, p := range part {
+	reads := make([]partRead, len(part.streams))
+	for i, p := range part.streams {
 		reads[i] = t.readPart(p, refs)
 	}
-	if last {
-		for _, o := range a.objects {
-			refs.load(o.Object)
-		}
-		for _, segment := range a.segments {
-			refs.load(segment)
-		}
+	for _, object := range part.settle {
+		refs.load(object)
+	}
+	if part.last {
+		refs.loadSegments(a.segments)
 	}
 	if err := allowed(); err != nil {
 		return err
@@ -158,8 +159,11 @@ func (t *tx) advance(a advance, part []streamPart, last bool) error {
 			}
 		}
 	}
-	if last {
-		t.finishAdvance(a, wal, refs)
+	for _, object := range part.settle {
+		refs.settle(object)
+	}
+	if part.last {
+		t.moveFirstLive(a, wal, refs)
 	}
 	return refs.flush(a.reason, a.at)
 }
@@ -176,11 +180,8 @@ func (a advance) conditional(wal WALRow) error {
 	return nil
 }
 
-// finishAdvance ends what only kept the objects until all parts were in, and moves the first live number.
-func (t *tx) finishAdvance(a advance, wal WALRow, refs *references) {
-	for _, o := range a.objects {
-		refs.settle(o.Object)
-	}
+// moveFirstLive ends the work: the segments are live no more.
+func (t *tx) moveFirstLive(a advance, wal WALRow, refs *references) {
 	if a.next == a.from {
 		return
 	}
@@ -263,83 +264,4 @@ func (t *tx) takeEntries(entries []ObjectEntry, durable int64, taken map[string]
 		durable = e.End
 	}
 	return nil
-}
-
-// streamPart is a stream's share of one part. Producer states are in the same part as the first entries or in an earlier one: a crash
-// between parts then leaves states that are ahead of the index, which whoever goes on brings up to them, and never entries whose producer is not known.
-type streamPart struct {
-	stream    int64
-	end       int64 // of the stream's last entry in all parts
-	entries   []ObjectEntry
-	producers []ProducerState
-}
-
-// Weights by which the work is cut into parts, bytes written per transaction with its conflict ranges, rounded up.
-const (
-	streamBytes   = 300
-	entryBytes    = 300 // and the object's key, and its meta row
-	producerBytes = 300
-)
-
-// split cuts the work into parts of about limit bytes, at least one. Entries of a stream stay in order.
-func (a advance) split(limit int) [][]streamPart {
-	parts := [][]streamPart{nil}
-	size := 0
-	add := func(p streamPart, bytes int) {
-		if size+bytes > limit && size > 0 {
-			parts = append(parts, nil)
-			size = 0
-		}
-		current := &parts[len(parts)-1]
-		size += bytes
-		if n := len(*current); n > 0 && (*current)[n-1].stream == p.stream {
-			tail := &(*current)[n-1]
-			tail.entries = append(tail.entries, p.entries...)
-			tail.producers = append(tail.producers, p.producers...)
-			return
-		}
-		size += streamBytes
-		*current = append(*current, p)
-	}
-	for _, p := range a.byStream() {
-		for i := range p.producers {
-			add(streamPart{stream: p.stream, end: p.end, producers: p.producers[i : i+1 : i+1]}, producerBytes)
-		}
-		for i, e := range p.entries {
-			add(streamPart{stream: p.stream, end: p.end, entries: p.entries[i : i+1 : i+1]}, entryBytes+4*len(e.Object))
-		}
-	}
-	return parts
-}
-
-// byStream groups the work by stream, in the order of ids, entries in the order of offsets.
-func (a advance) byStream() []streamPart {
-	byID := map[int64]*streamPart{}
-	var ids []int64
-	for _, e := range a.entries {
-		p := byID[e.Stream]
-		if p == nil {
-			p = &streamPart{stream: e.Stream}
-			byID[e.Stream] = p
-			ids = append(ids, e.Stream)
-		}
-		p.entries = append(p.entries, e)
-		p.end = max(p.end, e.End)
-	}
-	for _, state := range a.producers {
-		byID[state.Stream].producers = append(byID[state.Stream].producers, state)
-	}
-	slices.Sort(ids)
-	out := make([]streamPart, len(ids))
-	for i, id := range ids {
-		p := byID[id]
-		slices.SortFunc(p.entries, func(x, y ObjectEntry) int {
-			if x.End != y.End {
-				return int(min(1, max(-1, x.End-y.End)))
-			}
-			return int(min(1, max(-1, x.Base-y.Base)))
-		})
-		out[i] = *p
-	}
-	return out
 }

@@ -96,9 +96,9 @@ func TestPackInPartsDiesAndIsRecovered(t *testing.T) {
 func (f *fixture) commitParts(p Pack, n int) error {
 	a := advance{log: p.Node, from: p.FirstLive, next: p.Next, objects: p.Objects, entries: p.Entries, producers: p.Producers, segments: p.Segments, strict: true, at: p.At,
 		command: "commit pack", reason: "packed", by: p.Node, allowed: func(t *tx) func() error { return t.node(p.Node).alive }}
-	parts := a.split(f.bounds.parts)
-	for i, part := range parts[:min(n, len(parts))] {
-		if err := f.transact(f.ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part, i == len(parts)-1) }); err != nil {
+	parts := a.split(f.bounds.parts, len(f.prefix))
+	for _, part := range parts[:min(n, len(parts))] {
+		if err := f.transact(f.ctx, a.command, a.by, func(t *tx) error { return t.advance(a, part) }); err != nil {
 			return err
 		}
 	}
@@ -156,7 +156,7 @@ func TestAdoptionOfOtherGroupings(t *testing.T) {
 	first.Entries = first.Entries[:1]
 	work := advance{log: f.other, from: 1, next: 3, objects: first.Objects, entries: first.Entries, at: epochTime, command: "adopt", by: f.node,
 		allowed: func(t *tx) func() error { return t.node(f.node).alive }}
-	require.NoError(t, f.transact(f.ctx, "adopt", f.node, func(t *tx) error { return t.advance(work, work.split(1)[0], false) }))
+	require.NoError(t, f.transact(f.ctx, "adopt", f.node, func(t *tx) error { return t.advance(work, work.split(1, 0)[0]) }))
 	f.healthy()
 
 	require.ErrorIs(t, f.Adopt(f.ctx, f.node, group("group13", 1, 4)), ErrStraddles)
@@ -306,7 +306,7 @@ func TestExpiryDuringPack(t *testing.T) {
 	require.NoError(t, f.commitParts(p, 1))
 	n, err := f.ExpirePrepared(f.ctx, f.lease, epochTime.Add(1), 10)
 	require.NoError(t, err)
-	require.Equal(t, 2, n)
+	require.Equal(t, 1, n, "that of the object whose entries are all in has ended")
 	require.Equal(t, []string{"o2"}, f.doomed())
 	require.ErrorIs(t, f.CommitPack(f.ctx, p), ErrNotPrepared)
 	f.healthy()

@@ -13,8 +13,9 @@ import (
 //
 // Use: load every object that may be touched (which starts the reads), wait, change, flush.
 type references struct {
-	t       *tx
-	objects map[string]*reference
+	t        *tx
+	objects  map[string]*reference
+	segments segmentRefs
 }
 
 type reference struct {
@@ -28,6 +29,7 @@ type reference struct {
 	prepared bool // still
 	settled  bool // the prepared row is to be cleared
 	passed   bool // a segment that has ceased to be live
+	segment  bool // loaded by loadSegments
 }
 
 func (t *tx) references() *references {
@@ -47,7 +49,13 @@ func (r *references) load(object string) {
 }
 
 func (r *references) wait() error {
+	if err := r.segments.wait(r); err != nil {
+		return err
+	}
 	for _, ref := range r.objects {
+		if ref.segment {
+			continue
+		}
 		var err error
 		if ref.meta, ref.existed, err = ref.metaRead.get(); err != nil {
 			return err

@@ -113,7 +113,7 @@ type actor struct {
 // expected are the refusals that a proposer with a stale picture must live with.
 var expected = []error{
 	ErrFenced, ErrReplaced, ErrNotHolder, ErrStaleLeader, ErrStreamOpen, ErrStreamNotFound, ErrTableNotFound, ErrTableExists, ErrTargetGone, ErrHeartbeatMoved,
-	ErrWALMoved, ErrWALSealed, ErrWALNotSealed, ErrNotFenced, ErrTransferNotFound, ErrTransferPending, ErrStreamEnded, ErrNodeNotFound,
+	ErrWALMoved, ErrWALSealed, ErrWALNotSealed, ErrWALNotDone, ErrNotFenced, ErrTransferNotFound, ErrTransferPending, ErrStreamEnded, ErrNodeNotFound,
 }
 
 func (a *actor) note(format string, args ...any) {
@@ -133,7 +133,7 @@ func (a *actor) step(ctx context.Context) error {
 	}{
 		{"restart", 1, a.restart}, {"append", 30, a.append}, {"pack", 10, a.pack}, {"open", 20, a.open}, {"close", 3, a.close}, {"trim", 1, a.trim}, {"end", 1, a.end},
 		{"merge", 3, a.merge}, {"heartbeat", 2, a.heartbeat}, {"table", 2, a.table}, {"delete table", 1, a.deleteTable}, {"transfer", 2, a.transfer},
-		{"lease", 3, a.takeLease}, {"fence", 3, a.fence}, {"lead", 4, a.lead}, {"recover", 10, a.recover}, {"destroy streams", 2, a.destroyStreams},
+		{"lease", 3, a.takeLease}, {"fence", 3, a.fence}, {"lead", 4, a.lead}, {"recover", 10, a.recover}, {"forget log", 2, a.forgetLog}, {"destroy streams", 2, a.destroyStreams},
 		{"expire", 1, a.expire}, {"clean", 3, a.clean}, {"trim log", 1, a.trimLog},
 	}
 	total := 0
@@ -612,11 +612,27 @@ func (a *actor) recover(ctx context.Context, p *process) error {
 		dead = wals[a.random.IntN(len(wals))].Node
 	}
 	for range 1 + a.random.IntN(4) {
-		if done, err := a.recoverStep(ctx, p.ref, dead, a.random.IntN(2) == 0); err != nil || done {
+		done, err := a.recoverStep(ctx, p.ref, dead, a.random.IntN(2) == 0)
+		if errors.Is(err, ErrWALNotFound) {
+			return nil // somebody else got on, to the end
+		}
+		if err != nil || done {
 			return err
 		}
 	}
 	return nil
+}
+
+// forgetLog clears the row of some log, which is refused until it is done.
+func (a *actor) forgetLog(ctx context.Context, _ *process) error {
+	wals, err := a.s.WALs(ctx, 1+a.random.Int64N(3))
+	if err != nil || len(wals) == 0 || a.lease.Epoch == 0 {
+		return err
+	}
+	if done := slices.IndexFunc(wals, func(w WALRow) bool { return w.Done }); done >= 0 {
+		return a.s.ForgetWAL(ctx, a.lease, wals[done].Node)
+	}
+	return a.s.ForgetWAL(ctx, a.lease, wals[a.random.IntN(len(wals))].Node)
 }
 
 // recoverStep follows wal-protocol.md, "Recoverer".

@@ -26,11 +26,11 @@ type bounds struct {
 	parts          int // bytes of a pack or adoption, as estimated
 	trimEntries    int // index entries cleared by a trim
 	destroyStreams int // streams destroyed
-	destroyEntries int // index entries cleared per stream destroyed
+	destroyEntries int // index entries cleared of all of them
 }
 
 func defaultBounds() bounds {
-	return bounds{buckets: 256, parts: 500_000, trimEntries: 250, destroyStreams: 8, destroyEntries: 64}
+	return bounds{buckets: 256, parts: 500_000, trimEntries: 250, destroyStreams: 64, destroyEntries: 512}
 }
 
 // Option changes how Open works.

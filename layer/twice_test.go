@@ -31,6 +31,12 @@ func commands() []commandCase {
 		deadNode(f)
 		require.NoError(f.t, f.SealWAL(f.ctx, f.node, f.other, FirstSegment))
 	}
+	closed := func(f *fixture) {
+		require.NoError(f.t, f.PutInline(f.ctx, f.other, 1, []byte("x")))
+		sealed(f)
+		_, _, err := f.CloseStreamsOf(f.ctx, f.node, f.other, 10)
+		require.NoError(f.t, err)
+	}
 	return []commandCase{
 		{name: "RegisterNode", run: func(f *fixture) error {
 			_, _, err := f.RegisterNode(f.ctx, NodeInfo{ID: 3, Slots: 2}, FenceBoth, testUUID(100), testUUID(101), epochTime)
@@ -150,12 +156,11 @@ func commands() []commandCase {
 			f.bounds.parts = 1
 		}, run: runAdopt},
 		{name: "SealWAL", node: true, setup: deadNode, run: func(f *fixture) error { return f.SealWAL(f.ctx, f.node, f.other, 1) }},
-		{name: "FinishWAL", node: true, setup: func(f *fixture) {
-			require.NoError(f.t, f.PutInline(f.ctx, f.other, 1, []byte("x")))
-			sealed(f)
-			_, _, err := f.CloseStreamsOf(f.ctx, f.node, f.other, 10)
-			require.NoError(f.t, err)
-		}, run: func(f *fixture) error { return f.FinishWAL(f.ctx, f.node, f.other) }},
+		{name: "FinishWAL", node: true, setup: closed, run: func(f *fixture) error { return f.FinishWAL(f.ctx, f.node, f.other) }},
+		{name: "ForgetWAL", lease: true, setup: func(f *fixture) {
+			closed(f)
+			require.NoError(f.t, f.FinishWAL(f.ctx, f.node, f.other))
+		}, run: func(f *fixture) error { return f.ForgetWAL(f.ctx, f.lease, f.other) }},
 		{name: "MergeEntries", node: true, setup: func(f *fixture) {
 			f.pack(0, 0, 10, "o1")
 			f.pack(0, 10, 20, "o2")
@@ -311,7 +316,7 @@ func TestCommandsListsAllCommands(t *testing.T) {
 	}
 	reads := map[string]bool{
 		"AllocateIDs": true, // wastes ids when its answer is lost: see TestIDs
-		"Check":       true, "Cluster": true, "EnsureFormat": true, "ConfirmFenced": true, "Counter": true, "DestroyQueue": true, "DurableEnd": true, "Format": true, "Heartbeats": true,
+		"Check":       true, "Cluster": true, "EnsureFormat": true, "ConfirmFenced": true, "Counter": true, "DeadWALs": true, "DestroyQueue": true, "DurableEnd": true, "Format": true, "Heartbeats": true,
 		"InlineSegments": true, "Inspect": true, "LastEntry": true, "Lease": true, "Loads": true, "LogHead": true, "Node": true, "Nodes": true, "ObjectEntries": true,
 		"ObjectMeta": true, "Opened": true, "Owned": true, "Producers": true, "ReadLog": true, "Stream": true, "StreamOfBucket": true, "Streams": true,
 		"Table": true, "TableByName": true, "Tables": true, "Transfers": true, "VerifyNode": true, "WAL": true, "WALs": true,

@@ -26,8 +26,9 @@ const FirstSegment = 1
 
 // WALRow is ("wal", node, node_epoch): the write-ahead log of one registration. JSON.
 //
-// Written by RegisterNode, CommitPack (FirstLive), and, once the node epoch is fenced or replaced, by Adopt (FirstLive), SealWAL and FinishWAL. It is kept
-// for good: it says which incarnation's keys in the object store were the log's.
+// Written by RegisterNode, CommitPack (FirstLive), and, once the node epoch is fenced or replaced, by Adopt (FirstLive), SealWAL and FinishWAL. Cleared by ForgetWAL
+// when the log is done and what it left in the object store has been swept, for which the row says in which incarnation's keys to look. README.md
+// ("The life of a log's row") tells why that is safe.
 type WALRow struct {
 	Node        NodeRef   `json:"node"`
 	Incarnation uuid.UUID `json:"incarnation"` // random per registration, in the object keys
@@ -67,19 +68,6 @@ func (s *Store) WAL(ctx context.Context, node NodeRef) (row WALRow, err error) {
 		return err
 	})
 	return row, err
-}
-
-// WALs reads the rows of all epochs of a node, oldest first; of all nodes for 0.
-func (s *Store) WALs(ctx context.Context, node int64) (rows []WALRow, err error) {
-	err = s.read(ctx, fmt.Sprintf("read logs of node %d", node), func(tr kv.ReadTransaction) error {
-		begin, end := s.span(spaceWAL)
-		if node != 0 {
-			begin, end = s.span(spaceWAL, node)
-		}
-		rows, err = rangeJSON[WALRow](s, tr.GetRange(begin, end, kv.RangeOptions{}))
-		return err
-	})
-	return rows, err
 }
 
 // deadWAL reads the log of a dead node epoch for a recoverer, which must be alive.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,24 +104,11 @@ func (n *Node) takeOverAll(ctx context.Context, dead []layer.WALRow) error {
 
 // unfinished lists the node epochs (of one node, or 0 for all) that are dead and whose write-ahead log is not done with.
 func (n *Node) unfinished(ctx context.Context, node int64) ([]layer.WALRow, error) {
-	rows, err := n.layer.WALs(ctx, node)
+	rows, err := n.layer.DeadWALs(ctx, node)
 	if err != nil {
 		return nil, fmt.Errorf("read write-ahead logs: %w", err)
 	}
-	var dead []layer.WALRow
-	for _, row := range rows {
-		if row.Done || row.Node == n.ref {
-			continue
-		}
-		gone, err := n.isDead(ctx, row.Node)
-		if err != nil {
-			return nil, err
-		}
-		if gone {
-			dead = append(dead, row)
-		}
-	}
-	return dead, nil
+	return slices.DeleteFunc(rows, func(row layer.WALRow) bool { return row.Node == n.ref }), nil
 }
 
 // isDead tells whether a node epoch is fenced or replaced, by the rows: the view may be behind.

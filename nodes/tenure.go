@@ -22,7 +22,7 @@ type tenure struct {
 }
 
 // takeoverTicks is how many coordinator ticks pass between two looks for dead nodes' logs. Changes of nodes and failures bring the next
-// look at once; the list of all logs that ever were is long.
+// look at once.
 const takeoverTicks = 6
 
 func (n *Node) beginTenure(ctx context.Context, lease layer.LeaseRef) {
@@ -35,7 +35,7 @@ func (n *Node) beginTenure(ctx context.Context, lease layer.LeaseRef) {
 	takeover := newLoop("takeover", takeoverTicks*n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.takeOverDead(ctx) }))
 	t.place = newLoop("placement", n.options.CoordinatorTick, logger, n.inTenure(t, func(ctx context.Context) error { return n.placeOrphans(ctx, t.lease) }))
 	t.lifecycle = newLoop("lifecycle", n.options.LifecycleInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.lifecycleStep(ctx, t.lease, trimmer) }))
-	sweep := newLoop("sweep", n.options.SweepInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.sweepStep(ctx, sweeper) }))
+	sweep := newLoop("sweep", n.options.SweepInterval, logger, n.inTenure(t, func(ctx context.Context) error { return n.sweepStep(ctx, t.lease, sweeper) }))
 	for _, l := range []*loop{takeover, t.place, t.lifecycle, sweep} {
 		t.wg.Go(func() { l.run(ctx) })
 	}

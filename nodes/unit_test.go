@@ -267,9 +267,17 @@ func TestEveryFinishedLogIsSweptSeveralTimes(t *testing.T) {
 		require.LessOrEqual(t, len(due), sweepLogs)
 		for _, row := range due {
 			require.True(t, row.Done)
-			s.swept[row.Node]++
+			s.count(row.Node, 0)
 			total++
 		}
 	}
 	require.Equal(t, 24*sweeps, total)
+	// One in which a sweep still finds something is swept again.
+	late := layer.NodeRef{ID: 2, Epoch: 1}
+	for range 2 * sweeps {
+		s.count(late, 1)
+	}
+	require.Equal(t, sweeps-1, s.swept[late])
+	s.count(late, 0)
+	require.Equal(t, sweeps, s.swept[late])
 }

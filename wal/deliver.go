@@ -1,6 +1,10 @@
 package wal
 
-import "time"
+import (
+	"time"
+
+	"github.com/varvedb/varve/wal/segment"
+)
 
 // answer is what one append is told.
 type answer struct {
@@ -65,7 +69,7 @@ func (l *Log) answers() []answer {
 	n := 0
 	for ; n < len(l.live) && l.live[n].landed; n++ {
 		f := l.live[n]
-		l.acked = append(l.acked, f.segment())
+		l.acked = append(l.acked, f.segment(l.header(f.seq)))
 		if !f.inline {
 			l.objects++
 		}
@@ -103,8 +107,9 @@ func (l *Log) answers() []answer {
 	return answers
 }
 
-func (f *flight) segment() *Segment {
+func (f *flight) segment(header segment.Header) *Segment {
 	return &Segment{
-		Seq: f.seq, Key: f.key, Inline: f.inline, Stored: f.stored, Entries: f.entries, Parts: f.parts, Bytes: f.size, batchBytes: f.bytes,
+		Seq: f.seq, Key: f.key, Inline: f.inline, Stored: f.stored, Entries: f.entries, Parts: f.parts, Bytes: f.size,
+		header: header, batchBytes: f.bytes,
 	}
 }

@@ -31,6 +31,12 @@ func DataKey(cluster string, id uuid.UUID) string {
 	return spread(path) + "/" + path
 }
 
+// IsSegmentKey tells whether a key is that of a segment of a cluster's logs, or of a seal; otherwise it is that of a data object.
+func IsSegmentKey(cluster, key string) bool {
+	_, path, _ := strings.Cut(key, "/")
+	return strings.HasPrefix(path, cluster+"/wal/")
+}
+
 // parseSeq gives the number in a segment key of the log with that prefix.
 func parseSeq(prefix, key string) (int64, bool) {
 	digits, ok := strings.CutPrefix(key, prefix)

@@ -81,7 +81,13 @@ type Segment struct {
 	Parts   []segment.Part  // where the object holds them
 	Bytes   int64           // size of the object
 
+	header     segment.Header
 	batchBytes int64
+}
+
+// Encode makes the bytes of the segment once more, and its parts: those of its object, to the byte.
+func (s *Segment) Encode() ([]byte, []segment.Part) {
+	return segment.Encode(s.header, s.Entries, segment.Options{})
 }
 
 // ObjectEntries are the index entries for the parts of an object, in their order.

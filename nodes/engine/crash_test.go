@@ -85,11 +85,16 @@ type ledger struct {
 	sent  [][]byte // by sequence
 	acked []int64  // offset by sequence; -1 while it is not acknowledged
 	start int64    // acknowledged trim
+	large int      // bytes of every second record
 }
 
 // send appends the record of the next sequence.
 func (l *ledger) send(ctx context.Context, s *Stream) error {
-	v := value(s.ID(), uint64(len(l.sent)), 40)
+	size := 40
+	if len(l.sent)%2 == 1 {
+		size = max(size, l.large)
+	}
+	v := value(s.ID(), uint64(len(l.sent)), size)
 	l.sent = append(l.sent, v)
 	l.acked = append(l.acked, -1)
 	return l.resend(ctx, s, len(l.sent)-1)
@@ -173,7 +178,7 @@ func crashWork(ctx context.Context, l *life, a, b *ledger) error {
 	}
 	for _, step := range []func() error{
 		func() error { return send(2) }, packed, func() error { return send(3) }, packed, func() error { return send(1) }, trim,
-		func() error { return l.engine.mergeAll(ctx) }, func() error { return send(1) }, closeB, func() error { return a.send(ctx, sa) },
+		func() error { return l.engine.mergeAll(ctx) }, func() error { return send(3) }, closeB, func() error { return a.send(ctx, sa) },
 		func() error { return sa.expireProducers(ctx, time.Now().Add(-time.Hour)) },
 	} {
 		if err := step(); err != nil {
@@ -188,13 +193,16 @@ func crashWork(ctx context.Context, l *life, a, b *ledger) error {
 
 // A crash before or after any write loses nothing that was acknowledged, gives no record twice and refuses no retry.
 func TestCrashAtEveryStep(t *testing.T) {
-	for _, placement := range []struct {
-		name   string
-		inline int
-	}{{"inline", 0}, {"objects", -1}} {
+	for _, placement := range []crashPlacement{
+		{name: "inline", adopt: 1 << 20},
+		{name: "objects, copied", inline: -1, adopt: 1 << 20},
+		{name: "objects, adopted", inline: -1, adopt: 1},
+		{name: "small ones inline, objects of one stream adopted and of the other copied", inline: 400, adopt: 550},
+		{name: "small ones inline, closed with the others", inline: 400, adopt: 550, alone: time.Hour},
+	} {
 		t.Run(placement.name, func(t *testing.T) {
 			for n := 0; ; n++ {
-				if done := crashAt(t, n, placement.inline); done {
+				if done := crashAt(t, n, placement); done {
 					t.Logf("the work has %d steps", n)
 					require.Greater(t, n, 30)
 					return
@@ -204,13 +212,23 @@ func TestCrashAtEveryStep(t *testing.T) {
 	}
 }
 
+// crashPlacement is where the records of crashWork go.
+type crashPlacement struct {
+	name   string
+	inline int // as in wal.Options
+	adopt  int64
+	alone  time.Duration
+}
+
 // crashAt crashes at step n and verifies; true when the work was done before.
-func crashAt(t *testing.T, n, inline int) bool {
+func crashAt(t *testing.T, n int, placement crashPlacement) bool {
 	w := newWorld(t, 2)
-	w.wal.InlineMax = inline
+	w.wal.InlineMax = placement.inline
+	w.alone = placement.alone
+	w.options.PackAdoptBytes = placement.adopt
 	w.options.MergeRun = 2
 	l := w.start()
-	a, b := &ledger{id: 1}, &ledger{id: 2}
+	a, b := &ledger{id: 1, large: 600}, &ledger{id: 2, large: 300}
 	c, ctx := w.armCrash(t.Context(), n)
 	defer c.cancel()
 	err := crashWork(ctx, l, a, b)

@@ -68,7 +68,7 @@ type Engine struct {
 	streams map[int64]*Stream
 
 	unpacked            atomic.Int64 // bytes that became durable and were not yet taken by a pack
-	closers             atomic.Int64 // Close and Trim calls that wait for a pack
+	waiters             packWaiters  // Close and Trim calls that wait for a pack
 	reserving, reserved atomic.Int64 // Reserve calls that wait, and that have returned
 	packNow             chan struct{}
 	packer              packer
@@ -109,6 +109,7 @@ func New(deps Deps, options Options) (*Engine, error) {
 		packNow:  make(chan struct{}, 1),
 		failed:   make(chan struct{}),
 		stopping: true,
+		packer:   packer{alone: closeAlone},
 	}
 	e.ahead.limit = options.ReadaheadBytes
 	e.ahead.gauge = deps.Metrics.ReadaheadBytes
@@ -246,7 +247,7 @@ func (e *Engine) admit(s *Stream) (*Stream, error) {
 	return s, nil
 }
 
-// Close ends appends to s, waits until what was appended is durable and packed, and forgets s. Afterwards the layer may be told CloseStream.
+// Close ends appends to s, waits until what was appended is durable and in the index (adopted where it lies, but for what is inline), and forgets s. Afterwards the layer may be told CloseStream.
 // When it fails, or ctx ends, s stays as it is and refuses appends; Close may be called again.
 //
 // Errors: ErrFenced, the error of ctx.
@@ -267,7 +268,7 @@ func (e *Engine) Close(ctx context.Context, s *Stream) error {
 			return fmt.Errorf("close %v: %w", s, err)
 		}
 	}
-	if err := s.awaitPacked(ctx, s.End()); err != nil {
+	if err := s.awaitAdopted(ctx); err != nil {
 		return fmt.Errorf("close %v: %w", s, err)
 	}
 	e.forget(s)
@@ -331,14 +332,6 @@ func (s *Stream) fail(err error) {
 // drain waits until no append is in flight.
 func (s *Stream) drain(ctx context.Context) error {
 	return s.await(ctx, func() (bool, error) { return s.inflight == 0 && len(s.duplicates) == 0, s.failure })
-}
-
-// awaitPacked asks for packs until everything below to is in data objects.
-func (s *Stream) awaitPacked(ctx context.Context, to int64) error {
-	s.engine.closers.Add(1)
-	defer s.engine.closers.Add(-1)
-	s.engine.pokePacker()
-	return s.await(ctx, func() (bool, error) { return s.packed >= to, s.failure })
 }
 
 // await waits until done says so, which is asked with mu held at each change.

@@ -81,7 +81,7 @@ func (s *Stream) mergeRuns(ctx context.Context) ([]mergeRun, error) {
 		run = mergeRun{stream: s}
 	}
 	err := s.engine.eachEntry(ctx, s.id, next.from, packed, func(entry layer.ObjectEntry) (bool, error) {
-		if entry.Len >= o.MergeBelowBytes {
+		if !s.engine.small(entry) {
 			finish()
 			next.from, next.count = entry.End, 0
 			return true, nil

@@ -11,6 +11,7 @@ type Metrics struct {
 	ReadBytes      prometheus.Counter
 	CacheLookups   *prometheus.CounterVec // by cache (log, block, readahead, index, entries) and result (hit, miss)
 	ObjectBytes    *prometheus.CounterVec // by direction (read, written) and purpose (fetch, pack, merge)
+	PackedBytes    *prometheus.CounterVec // by how: adopted, copied
 	PackSeconds    prometheus.Histogram
 	PackFailures   prometheus.Counter
 	Packs          prometheus.Counter
@@ -25,6 +26,7 @@ type Metrics struct {
 	logHit, blockHit, blockMiss, aheadHit        prometheus.Counter
 	indexHit, indexMiss, entriesHit, entriesMiss prometheus.Counter
 	fetched, packed, merged, mergeRead           prometheus.Counter
+	packedAdopted, packedCopied                  prometheus.Counter
 }
 
 // appendCounters are Appends by result.
@@ -49,6 +51,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 		ReadBytes:     counter("read_bytes_total", "Bytes of batches that were served."),
 		CacheLookups:  vector("cache_lookups_total", "Look-ups in the log cache, the block cache, the readahead and the index caches.", "cache", "result"),
 		ObjectBytes:   vector("object_bytes_total", "Bytes read from and written to the object store.", "direction", "purpose"),
+		PackedBytes:   vector("packed_bytes_total", "Bytes of batches that left the write-ahead log: adopted in the segments where they lay, or copied into data objects.", "how"),
 		PackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: "varve", Subsystem: "engine", Name: "pack_seconds",
 			Help: "Time of a pack, from the choice of segments to the commit.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14)}),
 		PackFailures:   counter("pack_failures_total", "Packs that failed and were tried again."),
@@ -62,7 +65,7 @@ func NewMetrics(registerer prometheus.Registerer) *Metrics {
 	}
 	m.resolve()
 	if registerer != nil {
-		registerer.MustRegister(m.Appends, m.AppendBytes, m.AppendRecords, m.Reads, m.ReadBytes, m.CacheLookups, m.ObjectBytes, m.PackSeconds,
+		registerer.MustRegister(m.Appends, m.AppendBytes, m.AppendRecords, m.Reads, m.ReadBytes, m.CacheLookups, m.ObjectBytes, m.PackedBytes, m.PackSeconds,
 			m.PackFailures, m.Packs, m.MergedEntries, m.TrimmedStreams, m.Corruptions, m.StreamsOpen, m.UnpackedBytes, m.ReadaheadBytes)
 	}
 	return m
@@ -81,4 +84,5 @@ func (m *Metrics) resolve() {
 	m.entriesHit, m.entriesMiss = cache("entries", "hit"), cache("entries", "miss")
 	bytes := m.ObjectBytes.WithLabelValues
 	m.fetched, m.packed, m.merged, m.mergeRead = bytes("read", "fetch"), bytes("written", "pack"), bytes("written", "merge"), bytes("read", "merge")
+	m.packedAdopted, m.packedCopied = m.PackedBytes.WithLabelValues("adopted"), m.PackedBytes.WithLabelValues("copied")
 }

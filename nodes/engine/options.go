@@ -20,6 +20,7 @@ type Options struct {
 	PackMaxBytes       int64         `flag:"pack-max-bytes" default:"256MiB" unit:"bytes" usage:"the most bytes that one pack takes"`
 	PackObjectBytes    int64         `flag:"pack-object-bytes" default:"64MiB" unit:"bytes" usage:"target size of a data object"`
 	PackAloneBytes     int64         `flag:"pack-alone-bytes" default:"8MiB" unit:"bytes" usage:"a stream with at least this much in one pack gets data objects of its own"`
+	PackAdoptBytes     int64         `flag:"pack-adopt-bytes" default:"512KiB" unit:"bytes" usage:"a stream that has at least this much on average in each write-ahead log segment of a pack is not written again: its index points into the segments"`
 	PackParallel       int           `flag:"pack-parallel" default:"4" usage:"data objects that are uploaded at the same time"`
 	PutTimeout         time.Duration `flag:"pack-put-timeout" default:"1m" usage:"time that one try to upload a data object may take"`
 	BlockBytes         int           `flag:"block-bytes" default:"1MiB" unit:"bytes" usage:"target size of a block of a data object: the unit of reading and caching"`
@@ -67,6 +68,7 @@ func (o Options) Validate() error {
 	positive("pack-inline-bytes", o.PackInlineBytes)
 	positive("pack-object-bytes", o.PackObjectBytes)
 	positive("pack-alone-bytes", o.PackAloneBytes)
+	positive("pack-adopt-bytes", o.PackAdoptBytes)
 	positive("pack-parallel", int64(o.PackParallel))
 	positive("pack-put-timeout", int64(o.PutTimeout))
 	positive("block-bytes", int64(o.BlockBytes))

@@ -1,9 +1,11 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,10 +33,16 @@ func (e *Engine) writePack(ctx context.Context, p *packPlan) error {
 			return packError(p, err)
 		}
 	}
+	if p.attempts == 1 {
+		if err := e.cacheAdopted(p); err != nil {
+			return packError(p, err)
+		}
+	}
 	entries, metas, err := e.writeObjects(ctx, keys, p.objects, forPack)
 	if err != nil {
 		return packError(p, err)
 	}
+	entries, metas = append(entries, p.entries...), append(metas, p.metas()...)
 	commit := layer.Pack{Node: e.node, FirstLive: p.first, Next: p.next, Objects: metas, Entries: entries, Segments: p.keys, At: time.Now()}
 	for _, sp := range p.streams {
 		commit.Producers = append(commit.Producers, sp.producers...)
@@ -53,13 +61,17 @@ func (e *Engine) committed(p *packPlan, entries []layer.ObjectEntry) {
 		byStream[entry.Stream] = append(byStream[entry.Stream], entry)
 	}
 	for _, sp := range p.streams {
+		if e.stream(sp.stream.id) != sp.stream {
+			continue // forgotten meanwhile, and its cached entries with it
+		}
 		added := byStream[sp.stream.id]
+		slices.SortFunc(added, func(a, b layer.ObjectEntry) int { return cmp.Compare(a.Base, b.Base) })
 		if p.attempts == 1 {
 			e.entries.add(sp.stream.id, added)
 		} else { // an earlier attempt may have been committed in part, with other objects
 			e.entries.drop(sp.stream.id)
 		}
-		sp.stream.noteEntries(added, e.options.MergeBelowBytes)
+		sp.stream.noteEntries(added)
 	}
 }
 
@@ -124,18 +136,26 @@ func (e *Engine) writeObject(ctx context.Context, key string, entries []segment.
 		e.metrics.packed.Add(float64(len(body)))
 	}
 	for _, part := range parts {
-		index, err := segment.ParseIndex(body[part.IndexPos:part.IndexPos+part.IndexLen], part)
-		if err != nil {
-			return nil, 0, fmt.Errorf("index of the object just made: %w", segment.Named(err, key))
-		}
-		e.indexes.put(key, part.IndexPos, index.Blocks)
-		if purpose == forPack {
-			for _, b := range index.Blocks {
-				e.blocks.putCopy(blockKey{key, b.Pos}, body[b.Pos:b.Pos+b.Len])
-			}
+		if err := e.cachePart(key, body, part, purpose); err != nil {
+			return nil, 0, err
 		}
 	}
 	return wal.ObjectEntries(key, parts), int64(len(body)), nil
+}
+
+// cachePart puts the index of a part of an object into the cache, and what comes of the log its blocks.
+func (e *Engine) cachePart(key string, body []byte, part segment.Part, purpose purpose) error {
+	index, err := segment.ParseIndex(body[part.IndexPos:part.IndexPos+part.IndexLen], part)
+	if err != nil {
+		return fmt.Errorf("index of the object just made: %w", segment.Named(err, key))
+	}
+	e.indexes.put(key, part.IndexPos, index.Blocks)
+	if purpose == forPack {
+		for _, b := range index.Blocks {
+			e.blocks.putCopy(blockKey{key, b.Pos}, body[b.Pos:b.Pos+b.Len])
+		}
+	}
+	return nil
 }
 
 // commitPack commits, again and again while the layer cannot be reached. A commit that was answered with ErrWALMoved may be our own, of which the

@@ -195,6 +195,8 @@ func TestAgainstModel(t *testing.T) {
 		w.options.PackObjectBytes = 16 << 10
 		w.options.PackMaxBytes = 64 << 10
 		w.options.PackBytes = 32 << 10
+		w.options.PackAdoptBytes = rapid.SampledFrom([]int64{1, 300, 3000, 1 << 20}).Draw(rt, "adopt")
+		w.alone = rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(rt, "alone")
 		w.options.MergeRun = 2
 		w.options.MergeBelowBytes = 12 << 10
 		w.options.MergeObjectBytes = 24 << 10

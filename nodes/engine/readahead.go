@@ -14,6 +14,7 @@ const (
 	cursorIdle    = 5 * time.Second // after which what was fetched ahead of a reader is given up
 	firstWindow   = 2 << 20         // bytes fetched ahead once a reader proves sequential; doubles with each read
 	planLookahead = 4               // index entries that planning looks into at most
+	indexesAhead  = 16              // block indexes beyond those that are asked for at once: of adopted segments each is one more read of the store
 )
 
 // readers are the sequential readers of packed data that a stream remembers: a read that begins where another ended is the same reader.
@@ -181,12 +182,14 @@ func (c *cursor) hold(e *Engine, a *aheadBlock) {
 // and stops, and goes on from there with the next block that is read.
 func (c *cursor) planAhead(s *Stream, entry layer.ObjectEntry, blocks []segment.Block, window int64) {
 	e := s.engine
+	window = min(window, e.ahead.limit/2) // a window as large as the budget would be refilled block by block
 	if c.bytes > window-window/4 {
 		return // refilled in large steps, so that one ranged read brings many blocks
 	}
 	s.mu.Lock()
 	packed := s.packed
 	s.mu.Unlock()
+	c.planIndexes(s, entry, window)
 	for range planLookahead {
 		if c.bytes >= window || c.plan >= packed {
 			return
@@ -205,9 +208,19 @@ func (c *cursor) planAhead(s *Stream, entry layer.ObjectEntry, blocks []segment.
 		if !c.planEntry(e, entry, blocks, window) {
 			return
 		}
-		if next, ok := e.entries.find(s.id, entry.End); ok && entry.End < packed {
-			e.startIndex(next) // known by the time that planning gets there
+	}
+}
+
+// planIndexes asks for the block indexes of the entries after one, as far as the window goes: known by the time that planning gets there.
+func (c *cursor) planIndexes(s *Stream, entry layer.ObjectEntry, window int64) {
+	e := s.engine
+	for range indexesAhead {
+		next, ok := e.entries.find(s.id, entry.End)
+		if !ok || window <= 0 {
+			return
 		}
+		e.startIndex(next)
+		entry, window = next, window-next.Len
 	}
 }
 

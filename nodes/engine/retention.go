@@ -22,7 +22,7 @@ type retained struct {
 func (r *retained) forget() { *r = retained{} }
 
 // noteEntries counts index entries that were just committed.
-func (s *Stream) noteEntries(added []layer.ObjectEntry, below int64) {
+func (s *Stream) noteEntries(added []layer.ObjectEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, entry := range added {
@@ -30,7 +30,7 @@ func (s *Stream) noteEntries(added []layer.ObjectEntry, below int64) {
 			s.retained.oldestKnown = false
 		}
 		s.retained.bytes += entry.Len
-		if entry.Len < below {
+		if s.engine.small(entry) {
 			s.small.count++
 		}
 	}

@@ -104,6 +104,13 @@ func (s *Stream) Accepts() error {
 	return s.refusal()
 }
 
+// isServing tells whether the stream is not being closed.
+func (s *Stream) isServing() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.phase == serving
+}
+
 // Changed gives a channel that is closed at the next change: the durable end or the start moved, the stream was ended or is being closed.
 // Take it before looking at the stream.
 func (s *Stream) Changed() <-chan struct{} {

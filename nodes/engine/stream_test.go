@@ -230,9 +230,22 @@ func TestCrashWithinACommit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("opens two thousand streams")
 	}
+	for name, how := range map[string]struct {
+		adopt int64
+		steps int
+	}{
+		"copied":  {1 << 20, 7}, // prepare 2, put 2, the first part 2, before the second part
+		"adopted": {1, 3},       // the first part 2, before the second part
+	} {
+		t.Run(name, func(t *testing.T) { crashWithinACommit(t, how.adopt, how.steps) })
+	}
+}
+
+func crashWithinACommit(t *testing.T, adopt int64, steps int) {
 	const streams = 2000 // index entries of more than one transaction
 	w := newWorld(t, streams)
 	w.wal.InlineMax = -1
+	w.options.PackAdoptBytes = adopt
 	l := w.start()
 	for range 2 {
 		var all sync.WaitGroup
@@ -248,7 +261,7 @@ func TestCrashWithinACommit(t *testing.T) {
 		all.Wait()
 	}
 	segments := len(l.log.Acknowledged())
-	c, ctx := w.armCrash(t.Context(), 7) // prepare 2, put 2, the first part 2, before the second part
+	c, ctx := w.armCrash(t.Context(), steps)
 	defer c.cancel()
 	require.Error(t, l.streams[0].awaitPacked(ctx, 2))
 	l.crash()
@@ -261,7 +274,7 @@ func TestCrashWithinACommit(t *testing.T) {
 		ends[end]++
 	}
 	t.Logf("crashed %s: durable ends %v, %d segments", c.what, ends, segments)
-	require.Len(t, ends, 2, "committed in part")
+	require.Greater(t, len(ends), 1, "committed in part")
 	l = w.start()
 	for _, s := range l.streams {
 		requireValues(t, [][]byte{value(s.ID(), 0, 20), value(s.ID(), 1, 20)}, s, 0)

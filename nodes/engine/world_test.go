@@ -32,7 +32,8 @@ type world struct {
 	store   *objectstest.Fake
 	tables  *tableOptions
 	options Options
-	wal     wal.Options // what the test sets of it
+	wal     wal.Options   // what the test sets of it
+	alone   time.Duration // as in packer
 	logger  *slog.Logger
 
 	ids  []int64 // of the streams
@@ -56,7 +57,7 @@ func newWorld(t testing.TB, streams int) *world {
 
 func newWorldOn(t testing.TB, db kv.Database, streams int) *world {
 	t.Helper()
-	w := &world{t: t, db: faults.Wrap(db, 1, faults.Rates{}), store: objectstest.NewFake(), tables: keepAll(), options: DefaultOptions(), logger: slog.New(slog.DiscardHandler)}
+	w := &world{t: t, db: faults.Wrap(db, 1, faults.Rates{}), store: objectstest.NewFake(), tables: keepAll(), options: DefaultOptions(), alone: closeAlone, logger: slog.New(slog.DiscardHandler)}
 	if os.Getenv("ENGINE_TEST_LOG") != "" {
 		w.logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
@@ -118,6 +119,7 @@ func (w *world) start() *life {
 	var err error
 	l.engine, err = New(Deps{Layer: w.layer, Log: l.log, Store: w.store, Tables: w.tables, Cluster: "test", Node: l.ref, Logger: w.logger}, w.options)
 	require.NoError(w.t, err)
+	l.engine.packer.alone = w.alone
 	l.engine.Start(ctx)
 	w.t.Cleanup(l.crash)
 	for _, id := range w.ids {

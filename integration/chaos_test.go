@@ -85,10 +85,10 @@ func newChaos(t *testing.T, random *rand.Rand) *chaos {
 	placement := names[random.IntN(len(names))]
 	fence := []string{"both", "both", "store", "layer"}[random.IntN(4)]
 	routing := []string{"redirect", "proxy"}[random.IntN(2)]
-	// Stores that are far away keep more in flight, for faults to hit. Metadata in another process are read row by row, one exchange each, and a
-	// transaction may take five seconds: they are near.
+	// Stores that are far away keep more in flight, for faults to hit.
 	latency := []time.Duration{0, 5 * time.Millisecond, 25 * time.Millisecond}[random.IntN(3)]
-	t.Logf("segments: %s, fence: %s, routing: %s, latency: %v each way", placement, fence, routing, latency)
+	metadataLatency := latency / 5 // up to 10 ms an exchange
+	t.Logf("segments: %s, fence: %s, routing: %s, latency each way: objects %v, metadata %v", placement, fence, routing, latency, metadataLatency)
 	args = append(append(args, placements[placement]...), "--wal-fence", fence, "--routing", routing)
 	c := &chaos{t: t, random: random, victims: map[*process.Node]*victim{}}
 	c.cluster, c.proxies = process.NewProxiedCluster(t, 3, process.Options{
@@ -99,7 +99,7 @@ func newChaos(t *testing.T, random *rand.Rand) *chaos {
 		v := &victim{Node: n, Proxies: c.proxies[i]}
 		c.victims[n] = v
 		v.Objects.Latency(latency)
-		metadataProxy(v, func(p *process.Proxy) { p.Latency(min(latency, time.Millisecond)) })
+		metadataProxy(v, func(p *process.Proxy) { p.Latency(metadataLatency) })
 	}
 	c.cluster.Start()
 	return c

@@ -165,7 +165,7 @@ func hotCommands() []hotCommand {
 		{name: "PutInline", depth: 1, prepare: func(f *fixture, n int) func() error {
 			return func() error { return f.PutInline(f.ctx, f.node, 1, make([]byte, min(n*1000, MaxInlineSegment))) }
 		}},
-		{name: "following the log", depth: 1, parts: func(n int) int { return n/tailRecords + 2 }, prepare: func(f *fixture, n int) func() error {
+		{name: "following the log", depth: 1, parts: func(n int) int { return 2 + n/maxTailRecords }, prepare: func(f *fixture, n int) func() error {
 			view := NewView(f.Store, ViewOptions{Node: f.node.ID})
 			require.NoError(f.t, view.Sync(f.ctx))
 			for range n {

@@ -16,10 +16,12 @@ func stampVersion(v tuple.Versionstamp) int64 {
 	return int64(binary.BigEndian.Uint64(v.Transaction[:8]))
 }
 
-// Bounds of one read of the tail.
+// Bounds of one read of the tail: records at first, and at most when they turned out to be small, which is about a megabyte.
 const (
-	tailRecords = 64
-	loadRows    = 1000
+	tailRecords    = 64
+	maxTailRecords = 2048
+	tailBytes      = 1 << 20
+	loadRows       = 1000
 )
 
 // Backoff after a read of the log that failed.
@@ -33,10 +35,9 @@ const (
 func (v *View) Run(ctx context.Context) error {
 	retry := firstRetry
 	for ctx.Err() == nil {
-		err := v.Sync(ctx)
+		err := v.follow(ctx)
 		if err == nil {
 			retry = firstRetry
-			err = v.waitForChange(ctx)
 		}
 		if err == nil || ctx.Err() != nil {
 			continue
@@ -51,30 +52,30 @@ func (v *View) Run(ctx context.Context) error {
 	return nil
 }
 
-// waitForChange returns when the log goes beyond the view's position, at the latest after Poll.
-func (v *View) waitForChange(ctx context.Context) error {
-	v.mu.Lock()
-	position := v.position
-	v.mu.Unlock()
+// follow reads the log forward, and returns when it has got longer, at the latest after Poll. The read and the watch are of one transaction, so that no change
+// is missed between them, and the next one costs as few exchanges as can be.
+func (v *View) follow(ctx context.Context) error {
 	var watch kv.Watch
-	var head tuple.Versionstamp
-	_, err := v.store.db.Transact(ctx, func(tr kv.Transaction) error {
+	cancel := func() {
 		if watch != nil {
 			watch.Cancel()
 		}
-		var err error
-		head, _, err = v.store.readStamp(tr, spaceLogHead).get()
-		watch = tr.Watch(v.store.key(spaceLogHead))
-		return err
+	}
+	err := v.forward(ctx, func(position tuple.Versionstamp, limit int) (page logPage, err error) {
+		_, err = v.store.db.Transact(ctx, func(tr kv.Transaction) error {
+			cancel()
+			watch = tr.Watch(v.store.key(spaceLogHead))
+			page, err = v.store.readPage(tr, position, limit)
+			return err
+		})
+		return page, err
 	})
-	if watch != nil {
-		defer watch.Cancel()
-	}
-	if err != nil || head != position {
+	defer cancel()
+	if err != nil || watch == nil { // rows were read, and nothing of the log yet
 		return err
 	}
-	poll, cancel := context.WithTimeout(ctx, v.options.Poll)
-	defer cancel()
+	poll, stop := context.WithTimeout(ctx, v.options.Poll)
+	defer stop()
 	if err := watch.Wait(poll); err != nil && !errors.Is(err, poll.Err()) {
 		return fmt.Errorf("watch the metadata log: %w", err)
 	}
@@ -84,6 +85,11 @@ func (v *View) waitForChange(ctx context.Context) error {
 // Sync reads the log forward to where it ends at the time of the call, so that what the caller committed before is in the view. It fills the view
 // when nobody has.
 func (v *View) Sync(ctx context.Context) error {
+	return v.forward(ctx, func(position tuple.Versionstamp, limit int) (logPage, error) { return v.readPage(ctx, position, limit) })
+}
+
+// forward applies the pages that read gives until the log ends.
+func (v *View) forward(ctx context.Context, read func(position tuple.Versionstamp, limit int) (logPage, error)) error {
 	select {
 	case <-v.tail:
 		defer func() { v.tail <- struct{}{} }()
@@ -93,10 +99,10 @@ func (v *View) Sync(ctx context.Context) error {
 	if !v.Loaded() {
 		return v.load(ctx)
 	}
-	for {
-		page, err := v.readPage(ctx, v.position) // only the owner of the tail moves it
+	for limit := tailRecords; ; {
+		page, err := read(v.position, limit) // only the owner of the tail moves it
 		if err != nil {
-			return err
+			return fmt.Errorf("follow the metadata log: %w", err)
 		}
 		if page.lost {
 			v.log.Info("the view fell behind the metadata log, or the database was restored; reading rows anew", "position", v.position.String())
@@ -108,6 +114,7 @@ func (v *View) Sync(ctx context.Context) error {
 		if page.complete {
 			return nil
 		}
+		limit = page.next()
 	}
 }
 
@@ -118,25 +125,40 @@ type logPage struct {
 	complete bool // the log ended here when it was read
 }
 
-func (v *View) readPage(ctx context.Context, position tuple.Versionstamp) (page logPage, err error) {
-	err = v.store.read(ctx, "follow the metadata log", func(tr kv.ReadTransaction) error {
-		headRow, trimmedRow := v.store.readStamp(tr, spaceLogHead), v.store.readStamp(tr, spaceLogTrimmed)
-		records, err := v.store.readLog(tr, position, tailRecords)
-		if err != nil {
-			return err
+// next is how many records to read after a full page, which tells how large they are.
+func (p logPage) next() int {
+	size := 1
+	for _, record := range p.records {
+		for _, c := range record.Changes {
+			size += len(c.Row)
 		}
-		head, _, err := headRow.get()
-		if err != nil {
-			return err
-		}
-		trimmed, _, err := trimmedRow.get()
-		page = logPage{
-			records: records, complete: len(records) < tailRecords,
-			lost: compareStamps(trimmed, position) > 0 || compareStamps(head, position) < 0,
-		}
+	}
+	return min(max(tailRecords, tailBytes*len(p.records)/size), maxTailRecords)
+}
+
+func (v *View) readPage(ctx context.Context, position tuple.Versionstamp, limit int) (page logPage, err error) {
+	err = v.store.db.ReadTransact(ctx, func(tr kv.ReadTransaction) error {
+		page, err = v.store.readPage(tr, position, limit)
 		return err
 	})
 	return page, err
+}
+
+func (s *Store) readPage(tr kv.ReadTransaction, position tuple.Versionstamp, limit int) (logPage, error) {
+	headRow, trimmedRow := s.readStamp(tr, spaceLogHead), s.readStamp(tr, spaceLogTrimmed)
+	records, err := s.readLog(tr, position, limit)
+	if err != nil {
+		return logPage{}, err
+	}
+	head, _, err := headRow.get()
+	if err != nil {
+		return logPage{}, err
+	}
+	trimmed, _, err := trimmedRow.get()
+	return logPage{
+		records: records, complete: len(records) < limit,
+		lost: compareStamps(trimmed, position) > 0 || compareStamps(head, position) < 0,
+	}, err
 }
 
 func (v *View) applyPage(page logPage) error {
@@ -177,10 +199,10 @@ func (v *View) load(ctx context.Context) error {
 			return err
 		}
 	}
-	for {
-		page, err := v.readPage(ctx, position)
+	for limit := tailRecords; ; {
+		page, err := v.readPage(ctx, position, limit)
 		if err != nil {
-			return err
+			return fmt.Errorf("follow the metadata log: %w", err)
 		}
 		if page.lost {
 			return fmt.Errorf("layer: the metadata log was trimmed beyond %v while rows were read", position)
@@ -194,6 +216,7 @@ func (v *View) load(ctx context.Context) error {
 		if page.complete {
 			break
 		}
+		limit = page.next()
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()

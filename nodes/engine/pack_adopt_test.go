@@ -39,15 +39,6 @@ func (w *world) doomed(t testing.TB) []string {
 	return keys
 }
 
-func (w *world) segmentKeys() (keys []string) {
-	for _, key := range w.store.Keys() {
-		if wal.IsSegmentKey("test", key) {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
-
 // Pieces as large as the option asks for are adopted: no byte is written again, readers find them in memory, trims and merges free their segments,
 // and only when nothing points to them.
 func TestLargePiecesAreAdopted(t *testing.T) {
@@ -60,6 +51,7 @@ func TestLargePiecesAreAdopted(t *testing.T) {
 	for range 6 {
 		want = append(want, fill(t, l.streams[0], 1, 3, 1000)...)
 	}
+	segments := l.log.Acknowledged()
 	gets := 0
 	w.store.Before(func(_ context.Context, op, key string) error {
 		switch op {
@@ -78,7 +70,7 @@ func TestLargePiecesAreAdopted(t *testing.T) {
 	require.Len(t, entries, 6)
 	require.Empty(t, w.doomed(t))
 	for i, entry := range entries {
-		require.Equal(t, w.segmentKeys()[i], entry.Object)
+		require.Equal(t, segments[i].Key, entry.Object)
 		meta, ok, err := w.layer.ObjectMeta(t.Context(), entry.Object)
 		require.NoError(t, err)
 		require.True(t, ok)

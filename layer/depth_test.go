@@ -108,6 +108,14 @@ func hotCommands() []hotCommand {
 				return err
 			}
 		}},
+		{name: "DestroyStreams, many entries", depth: 4, parts: func(n int) int { return n/128 + 4 }, prepare: func(f *fixture, n int) func() error {
+			f.index(n)
+			require.NoError(f.t, f.DeleteTable(f.ctx, f.node, f.table.ID, f.request()))
+			return func() error {
+				_, _, err := f.DestroyStreams(f.ctx, f.lease, 100)
+				return err
+			}
+		}},
 		{name: "CreateTable", depth: 1, parts: func(n int) int { return n/256 + 5 }, prepare: func(f *fixture, n int) func() error {
 			return func() error {
 				_, _, err := f.CreateTable(f.ctx, f.node, CreateTable{Name: "new", UUID: f.request(), Kind: LogTable, Buckets: min(n, 256), RequestID: f.request(), At: epochTime})
@@ -164,6 +172,49 @@ func hotCommands() []hotCommand {
 		}},
 		{name: "PutInline", depth: 1, prepare: func(f *fixture, n int) func() error {
 			return func() error { return f.PutInline(f.ctx, f.node, 1, make([]byte, min(n*1000, MaxInlineSegment))) }
+		}},
+		{name: "Prepare", depth: 1, prepare: func(f *fixture, n int) func() error {
+			objects := make([]string, n)
+			for i := range objects {
+				objects[i] = dataName("new", i)
+			}
+			return func() error { return f.Prepare(f.ctx, f.node, objects, epochTime) }
+		}},
+		{name: "InlineSegments", depth: 3, prepare: func(f *fixture, n int) func() error {
+			for i := range n {
+				require.NoError(f.t, f.PutInline(f.ctx, f.node, int64(i)+1, make([]byte, 1000)))
+			}
+			return func() error {
+				segments, err := f.InlineSegments(f.ctx, f.node, 1, 8<<20)
+				require.Len(f.t, segments, n)
+				return err
+			}
+		}},
+		{name: "DeadWALs", depth: 2, parts: func(n int) int { return 1 + n/walsPerRead }, prepare: func(f *fixture, n int) func() error {
+			for range n {
+				f.register(3)
+			}
+			return func() error {
+				_, err := f.DeadWALs(f.ctx, 0)
+				return err
+			}
+		}},
+		{name: "Opened", depth: 2, prepare: func(f *fixture, n int) func() error {
+			f.openMany(n)
+			return func() error {
+				_, err := f.Opened(f.ctx, f.node, 0, n)
+				return err
+			}
+		}},
+		{name: "buckets of a view", depth: 2, parts: func(n int) int { return 1 + n/streamsPerRead }, prepare: func(f *fixture, n int) func() error {
+			table := f.createTable("many", make([]int64, n)...)
+			view := NewView(f.Store, ViewOptions{Node: f.node.ID})
+			require.NoError(f.t, view.Sync(f.ctx))
+			return func() error {
+				rows, err := view.Buckets(f.ctx, table)
+				require.Len(f.t, rows, n)
+				return err
+			}
 		}},
 		{name: "following the log", depth: 1, parts: func(n int) int { return 2 + n/maxTailRecords }, prepare: func(f *fixture, n int) func() error {
 			view := NewView(f.Store, ViewOptions{Node: f.node.ID})

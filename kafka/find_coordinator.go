@@ -7,30 +7,40 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Coordinator types of FindCoordinator.
-const coordinatorGroup = 0
-
 // findCoordinatorBatch is the first version that asks for several keys.
 const findCoordinatorBatch = 4
 
-// findCoordinator is listed because librdkafka takes its presence as the sign that LZ4 is known. There are no groups: that a group's coordinator is not available is what
-// clients cope with best. Transactions are refused for good.
+// What is not served yet is refused with UNSUPPORTED_VERSION, at which all clients give up and say why; most others they try again for ever.
+var (
+	errGroups       = refuse(kerr.UnsupportedVersion, "consumer groups are not served: assign partitions by hand")
+	errTransactions = refuse(kerr.UnsupportedVersion, "transactions are not served")
+)
+
+// findCoordinator names this node as the coordinator of everything. What such a coordinator is asked then is refused: JoinGroup, OffsetCommit, and InitProducerId with a
+// transactional id. A refusal here would come too early: a consumer that only assigns partitions, and has a group id because its client wants one, asks for no
+// more than the coordinator, and is not to be told of an error; and librdkafka asks for that of a transaction again and again, whatever the code.
 func (s *Server) findCoordinator(_ context.Context, r *request, k *kmsg.FindCoordinatorRequest) kmsg.Response {
 	response := kmsg.NewPtrFindCoordinatorResponse()
-	err := refuse(kerr.CoordinatorNotAvailable, "consumer groups are not served")
-	if k.CoordinatorType != coordinatorGroup {
-		err = errTransactions
-	}
 	if r.version < findCoordinatorBatch {
-		response.NodeID, response.Port = -1, -1
-		response.ErrorCode, response.ErrorMessage = s.adminCode(r, err, k.CoordinatorKey)
+		c := s.coordinator(r, k.CoordinatorKey)
+		response.NodeID, response.Host, response.Port, response.ErrorCode, response.ErrorMessage = c.NodeID, c.Host, c.Port, c.ErrorCode, c.ErrorMessage
 		return response
 	}
 	for _, key := range k.CoordinatorKeys {
-		c := kmsg.NewFindCoordinatorResponseCoordinator()
-		c.Key, c.NodeID, c.Port = key, -1, -1
-		c.ErrorCode, c.ErrorMessage = s.adminCode(r, err, key)
-		response.Coordinators = append(response.Coordinators, c)
+		response.Coordinators = append(response.Coordinators, s.coordinator(r, key))
 	}
 	return response
+}
+
+func (s *Server) coordinator(r *request, key string) kmsg.FindCoordinatorResponseCoordinator {
+	c := kmsg.NewFindCoordinatorResponseCoordinator()
+	c.Key, c.NodeID, c.Port = key, -1, -1
+	self := s.broker.Self()
+	host, port, ok := address(self)
+	if !ok {
+		c.ErrorCode, c.ErrorMessage = s.adminCode(r, refuse(kerr.CoordinatorNotAvailable, "node %d has no Kafka address", self.ID), key)
+		return c
+	}
+	c.NodeID, c.Host, c.Port = int32(self.ID), host, port
+	return c
 }

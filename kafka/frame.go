@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -64,9 +65,25 @@ func (f *frames) awaitNext(busy func() bool) (size int, key int16, err error) {
 		return 0, 0, fmt.Errorf("%w: size %d (first bytes %q)", errMalformed, claimed, head)
 	}
 	if most := f.max(key); int(claimed) > most {
+		if other := otherProtocol(head); other != "" {
+			return 0, 0, fmt.Errorf("%w: %s", errMalformed, other)
+		}
 		return 0, 0, fmt.Errorf("%w: size %d of API key %d, the most is %d (first bytes %q)", errMalformed, claimed, key, most, head)
 	}
 	return int(claimed), key, nil
+}
+
+// otherProtocol says what begins with these bytes, when it is something that is often sent here by mistake; else "".
+func otherProtocol(head []byte) string {
+	if head[0] == 0x16 && head[1] == 0x03 { // record type handshake, version 3.x
+		return "a TLS handshake, and this listener speaks no TLS (security.protocol=PLAINTEXT)"
+	}
+	for _, method := range []string{"GET ", "PUT ", "POST", "HEAD", "DELE", "OPTI", "PATC"} {
+		if bytes.HasPrefix(head, []byte(method)) {
+			return "an HTTP request, and HTTP is served on another port"
+		}
+	}
+	return ""
 }
 
 // read takes the frame that awaitNext found. Memory is allocated as bytes come, so that a size alone costs little.

@@ -106,3 +106,19 @@ func TestCutBuffers(t *testing.T) {
 	require.Equal(t, []string{"abc", "def", "gh"}, chunks)
 	require.Equal(t, "cdefg", string(whole[1]), "what was given is left as it was")
 }
+
+// What is no Kafka at all is named in the log, since that is what an operator has to go by.
+func TestOtherProtocolsAreNamed(t *testing.T) {
+	for first, want := range map[string]string{
+		"GET / HTTP/1.1\r\n":               "an HTTP request",
+		"POST /v1/stream/x HTTP/1.1\r\n":   "an HTTP request",
+		"\x16\x03\x01\x01\x24\x01\x00\x01": "a TLS handshake",
+		"\x7f\xff\xff\xff\x00\x00\x00\x00": "size 2147483647",
+	} {
+		f, client := framesOf(t, 1<<20)
+		go client.Write([]byte(first))
+		_, _, err := f.awaitNext(never)
+		require.ErrorIs(t, err, errMalformed)
+		require.ErrorContains(t, err, want)
+	}
+}

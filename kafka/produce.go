@@ -118,9 +118,6 @@ func (p *production) check(ctx context.Context, part *producePartition) (batch.B
 	return p.server.checkBatch(ctx, p.call.request.version, part.records, p.server.maxMessageBytes(table))
 }
 
-// errTransactions refuses transactions.
-var errTransactions = refuse(kerr.InvalidRequest, "transactions are not served")
-
 func (p *production) table(ctx context.Context, topic int) (layer.TableRow, error) {
 	found, ok := p.tables[topic]
 	if !ok {

@@ -54,7 +54,7 @@ func TestProduceRefusesWhatABatchMayNotBe(t *testing.T) { // case 6
 		{"codec 5", changed(func(b []byte) { b[22] = 5 }), kerr.InvalidRecord},
 		{"control bit", changed(func(b []byte) { b[22] = 0x20 }), kerr.InvalidRecord},
 		{"log append time", changed(func(b []byte) { b[22] = 0x08 }), kerr.InvalidTimestamp},
-		{"transactional", batchOfTransaction(), kerr.InvalidRequest},
+		{"transactional", batchOfTransaction(), kerr.UnsupportedVersion},
 		{"two batches", slices.Concat(good, good), kerr.InvalidRecord},
 		{"no batch", []byte{}, kerr.InvalidRecord},
 		{"null", nil, kerr.InvalidRecord},
@@ -237,28 +237,10 @@ func TestTransactionsAreRefused(t *testing.T) {
 	w := n.wire(t)
 	k := kmsg.NewPtrInitProducerIDRequest()
 	k.TransactionalID = str("tx")
-	require.Equal(t, "INVALID_REQUEST", errorName(ask[*kmsg.InitProducerIDResponse](w, 4, k).ErrorCode))
-	find := kmsg.NewPtrFindCoordinatorRequest()
-	find.CoordinatorType, find.CoordinatorKey = 1, "tx"
-	require.Equal(t, "INVALID_REQUEST", errorName(ask[*kmsg.FindCoordinatorResponse](w, 2, find).ErrorCode))
+	require.Equal(t, "UNSUPPORTED_VERSION", errorName(ask[*kmsg.InitProducerIDResponse](w, 4, k).ErrorCode))
 	produce := produceOf("t", 0, one("x"))
 	produce.TransactionID = str("tx")
-	require.Equal(t, "INVALID_REQUEST", errorName(w.produce(9, produce).ErrorCode))
-}
-
-func TestGroupsAreNotAvailableYet(t *testing.T) {
-	w := oneNode(t).wire(t)
-	for version := range int16(7) {
-		k := kmsg.NewPtrFindCoordinatorRequest()
-		k.CoordinatorKey, k.CoordinatorKeys = "g", []string{"g", "h"}
-		response := ask[*kmsg.FindCoordinatorResponse](w, version, k)
-		if version < findCoordinatorBatch {
-			require.Equal(t, "COORDINATOR_NOT_AVAILABLE", errorName(response.ErrorCode))
-			continue
-		}
-		require.Len(t, response.Coordinators, 2)
-		require.Equal(t, "COORDINATOR_NOT_AVAILABLE", errorName(response.Coordinators[1].ErrorCode))
-	}
+	require.Equal(t, "UNSUPPORTED_VERSION", errorName(w.produce(9, produce).ErrorCode))
 }
 
 func TestAcks(t *testing.T) { // case 13

@@ -68,7 +68,7 @@ func TestEveryListedVersionIsAnswered(t *testing.T) {
 
 func TestUnsupportedRequestsCloseTheConnection(t *testing.T) {
 	n := oneNode(t)
-	for name, k := range map[string]kmsg.Request{"key": kmsg.NewPtrJoinGroupRequest(), "version": kmsg.NewPtrListOffsetsRequest()} {
+	for name, k := range map[string]kmsg.Request{"key": kmsg.NewPtrSyncGroupRequest(), "version": kmsg.NewPtrListOffsetsRequest()} {
 		w := n.wire(t)
 		w.send(0, k)
 		require.Empty(t, w.closed(), name)

@@ -13,7 +13,10 @@ const (
 	keyFetch                   = 1
 	keyListOffsets             = 2
 	keyMetadata                = 3
+	keyOffsetCommit            = 8
+	keyOffsetFetch             = 9
 	keyFindCoordinator         = 10
+	keyJoinGroup               = 11
 	keyAPIVersions             = 18
 	keyCreateTopics            = 19
 	keyDeleteTopics            = 20
@@ -51,7 +54,10 @@ func (s *Server) servedAPIs() map[int16]api {
 		{keyFetch, "Fetch", 4, 17, s.fetch},
 		{keyListOffsets, "ListOffsets", 1, 10, simple(s, s.listOffsets)},
 		{keyMetadata, "Metadata", 0, 13, simple(s, s.metadata)},
+		{keyOffsetCommit, "OffsetCommit", 2, 9, simple(s, s.offsetCommit)},
+		{keyOffsetFetch, "OffsetFetch", 1, 9, simple(s, s.offsetFetch)},
 		{keyFindCoordinator, "FindCoordinator", 0, 6, simple(s, s.findCoordinator)},
+		{keyJoinGroup, "JoinGroup", 0, 9, simple(s, s.joinGroup)},
 		{keyAPIVersions, "ApiVersions", 0, 4, simple(s, s.apiVersions)},
 		{keyCreateTopics, "CreateTopics", 0, 7, simple(s, s.createTopics)}, // from 0 for old kafka-go
 		{keyDeleteTopics, "DeleteTopics", 0, 6, simple(s, s.deleteTopics)}, // from 0 for old kafka-go

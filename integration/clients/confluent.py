@@ -64,6 +64,13 @@ for codec in ["none", "gzip", "snappy", "lz4", "zstd"]:
     messages, *_ = read(topic, 0, 990, 10)
     assert [m.offset() for m in messages] == list(range(990, 1000))
 
+# Groups are refused at once, in words; with partitions assigned by hand nothing is an error, above.
+consumer = Consumer({"bootstrap.servers": servers, "group.id": "group"})
+consumer.subscribe(["confluent-none"])
+message = consumer.poll(30)
+assert message is not None and message.error().code() == KafkaError.UNSUPPORTED_VERSION, message and message.error()
+consumer.close()
+
 create("confluent-admin", 1, {"retention.ms": "3600000"})
 resource = ConfigResource(ConfigResource.Type.TOPIC, "confluent-admin")
 config = admin.describe_configs([resource])[resource].result(30)

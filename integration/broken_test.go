@@ -138,10 +138,18 @@ func appendOnce(ctx context.Context, to *process.Node, stream, value string) (in
 	return next - 1, err
 }
 
-// awaitAcks waits until some more appends are acknowledged.
-func (s *scenario) awaitAcks(more int) {
+// appendUntil appends to a node until so many more appends are acknowledged. A node that has just opened the stream may refuse some.
+func (s *scenario) appendUntil(to *process.Node, more int) {
 	want := s.stream.Acks() + more
-	s.cluster.Await(fmt.Sprint(want, " acknowledged appends"), func() bool { return s.stream.Acks() >= want })
+	s.append(to, more)
+	again := time.Now().Add(time.Second)
+	s.cluster.Await(fmt.Sprint(want, " acknowledged appends"), func() bool {
+		if time.Now().After(again) {
+			s.append(to, more)
+			again = time.Now().Add(time.Second)
+		}
+		return s.stream.Acks() >= want
+	})
 }
 
 // check reads the stream and compares. A broken cluster may not be able to read it, which is a problem, but not one that the check found.
@@ -167,13 +175,11 @@ func (s *scenario) check(sound bool) []string {
 // failOver moves the stream from a leader that is paused, while appends wait in its sockets.
 func (s *scenario) failOver() (zombie *process.Node) {
 	zombie = s.leader()
-	s.append(zombie, 5)
-	s.awaitAcks(5)
-	zombie.Signal(syscall.SIGSTOP)
+	s.appendUntil(zombie, 5)
+	zombie.Pause()
 	s.append(zombie, 20)
 	s.cluster.AwaitServed([]string{s.stream.Name}, zombie)
-	s.append(leaderBut(s, zombie), 5)
-	s.awaitAcks(5)
+	s.appendUntil(leaderBut(s, zombie), 5)
 	return zombie
 }
 
@@ -212,23 +218,21 @@ func (s *scenario) settle(zombie *process.Node) {
 // killedAfterAcknowledging: the object store is slow, and the leader is killed just after it has acknowledged.
 func killedAfterAcknowledging(s *scenario) {
 	victim := s.leader()
-	s.append(victim, 2)
-	s.awaitAcks(2)
+	s.appendUntil(victim, 2)
 	s.proxies[victim.ID()-1].Objects.Slow(400 * time.Millisecond)
+	acks := s.stream.Acks()
 	s.append(victim, 20)
-	s.awaitAcks(1)
+	s.cluster.Await("one of them is acknowledged", func() bool { return s.stream.Acks() > acks })
 	s.proxies[victim.ID()-1].Objects.Cut() // what is on its way is lost
 	victim.Kill()
 	s.cluster.AwaitServed([]string{s.stream.Name}, victim)
-	s.append(leaderBut(s, victim), 5)
-	s.awaitAcks(5)
+	s.appendUntil(leaderBut(s, victim), 5)
 }
 
 // ledElsewhereWhileOpen: a coordinator gives a stream that is open, with records that lie only in its leader's log, to another leader. The one of before takes its time to close it.
 func ledElsewhereWhileOpen(s *scenario) {
 	old := s.leader()
-	s.append(old, 10)
-	s.awaitAcks(10)
+	s.appendUntil(old, 10)
 	s.proxies[old.ID()-1].Objects.Slow(300 * time.Millisecond)
 	metadata, err := layer.New(s.cluster.Engine(), "varve")
 	require.NoError(s, err)
@@ -241,6 +245,5 @@ func ledElsewhereWhileOpen(s *scenario) {
 	require.NoError(s, err)
 	s.append(old, 10) // some of them before it has noticed
 	s.cluster.AwaitServed([]string{s.stream.Name}, old)
-	s.append(to, 10)
-	s.awaitAcks(5)
+	s.appendUntil(to, 10)
 }

@@ -235,7 +235,7 @@ func (c *chaos) terminate(v *victim) {
 }
 
 func (c *chaos) pause(v *victim) {
-	v.Signal(syscall.SIGSTOP)
+	v.Pause()
 	v.paused = true
 }
 

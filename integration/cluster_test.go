@@ -114,7 +114,7 @@ func pauseLeaders(t *testing.T, flags []string) {
 		if round > 0 {
 			zombie = pickLeader(t, cluster, random)
 		}
-		zombie.Signal(syscall.SIGSTOP)
+		zombie.Pause()
 		paused := time.Now()
 		late := appendTo(t, zombie, 5)
 		cluster.AwaitServed(tables, zombie)

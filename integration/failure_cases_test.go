@@ -54,7 +54,7 @@ func TestPausedPastEveryCollectionAge(t *testing.T) {
 			clients := startClients(t, cluster.Nodes...)
 			clients.awaitProgress(cluster, 20)
 			zombie := leader(t, cluster, streamName, 0)
-			zombie.Signal(syscall.SIGSTOP)
+			zombie.Pause()
 			late := appendTo(t, zombie, 10)
 			cluster.AwaitServed(tables, zombie)
 			time.Sleep(4 * time.Second) // several times every age

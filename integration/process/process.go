@@ -209,6 +209,39 @@ func (n *Node) Signal(s syscall.Signal) {
 	}
 }
 
+// Pause stops the process by SIGSTOP, and waits until none of its threads runs any more: a busy machine lets them go on for a while.
+func (n *Node) Pause() {
+	n.t.Helper()
+	n.Signal(syscall.SIGSTOP)
+	n.mu.Lock()
+	pid := n.cmd.Process.Pid
+	n.mu.Unlock()
+	for deadline := time.Now().Add(stopTimeout); n.Running() && !paused(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("process %d still runs %v after SIGSTOP", pid, stopTimeout)
+		}
+	}
+}
+
+// paused tells whether all threads of a process are stopped, where /proc says so; elsewhere it is always true.
+func paused(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	if err != nil {
+		return false // the pattern is well-formed
+	}
+	for _, t := range threads {
+		stat, err := os.ReadFile(t)
+		if err != nil {
+			continue // it has ended
+		}
+		// pid (name) state …, where the name may hold anything (proc_pid_stat(5)).
+		if end := bytes.LastIndexByte(stat, ')'); end < 0 || !bytes.HasPrefix(stat[end+1:], []byte(" T")) {
+			return false
+		}
+	}
+	return true
+}
+
 // Kill ends the process with SIGKILL, if it runs.
 func (n *Node) Kill() {
 	n.mu.Lock()

@@ -13,6 +13,8 @@
  *   connected 0|1            a multi-version client that does not know the cluster's version yet: transactions made meanwhile are
  *                            hollow. Nothing but a reset ends what waits on them; connecting does so with 1039
  *   advance VERSIONS         versions pass
+ * The environment variable FAKE_FDB_COMMAND gives every store one command when it is made, for processes that tests start, and
+ * FAKE_FDB_LATENCY_MICROS makes everything that would ask the cluster take so long.
  *
  * It lacks what the engine does not use (see optional in shim.c). Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks
  * a function that the engine does use.
@@ -20,10 +22,12 @@
 #define VARVE_FDB_C_EXPORT
 #include <foundationdb/fdb_c.h>
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #ifndef FAKE_MAX_API_VERSION
 #define FAKE_MAX_API_VERSION 730
@@ -129,7 +133,7 @@ typedef struct Store {
 	int n, cap;
 	Written* log;
 	int log_n, log_cap;
-	int64_t version;
+	int64_t version, epoch; /* versions pass with time, a million a second, from epoch on */
 	int locked, commits, disconnected;
 	int fault_code[POINTS], fault_count[POINTS], hang[POINTS];
 	FDBFuture* watches;
@@ -164,6 +168,7 @@ struct FDB_transaction {
 
 struct FDB_future {
 	int refs, ready, queued, user_gone, error, doom;
+	struct timespec due; /* when the network thread may take it */
 	FDBTransaction* t;
 	FDBFuture *next, *sibling, *next_watch;
 	int (*job)(FDBFuture*);
@@ -187,6 +192,7 @@ static void unlock(void) { pthread_mutex_unlock(&mu); }
 static Store* stores;
 static FDBFuture *head, *tail, *parked;
 static int api_version, is_set_up, is_stopped;
+static long latency_nanos; /* set before the network thread runs */
 
 static int find_row(Store* s, Bytes key, int* found) {
 	int lo = 0, hi = s->n;
@@ -227,6 +233,19 @@ static void put(Store* s, Bytes key, int present, Bytes value, int64_t version) 
 	r->at[r->n++] = (Revision){ version, present, value };
 }
 
+static int64_t micros(void) {
+	struct timespec now;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* tick lets versions pass that time has brought. */
+static void tick(Store* s) {
+	int64_t now = micros() - s->epoch;
+	if (s->version < now)
+		s->version = now;
+}
+
 /* trip tells whether an operation at a point fails (code) or hangs (PARK). */
 static int trip(Store* s, int point) {
 	if (s->hang[point])
@@ -262,6 +281,10 @@ static void enqueue(FDBFuture* f) {
 	if (f->queued || f->ready)
 		return;
 	f->queued = 1;
+	clock_gettime(CLOCK_REALTIME, &f->due);
+	f->due.tv_nsec += latency_nanos;
+	f->due.tv_sec += f->due.tv_nsec / 1000000000;
+	f->due.tv_nsec %= 1000000000;
 	f->next = NULL;
 	if (tail != NULL)
 		tail->next = f;
@@ -377,6 +400,8 @@ fdb_error_t fdb_run_network(void) {
 			continue;
 		}
 		FDBFuture* f = head;
+		if (latency_nanos > 0 && pthread_cond_timedwait(&wake, &mu, &f->due) != ETIMEDOUT)
+			continue;
 		head = f->next;
 		if (head == NULL)
 			tail = NULL;
@@ -415,6 +440,8 @@ fdb_error_t fdb_network_set_option(FDBNetworkOption option, const uint8_t* value
 fdb_error_t fdb_setup_network(void) {
 	if (is_set_up)
 		return 2009;
+	const char* micros = getenv("FAKE_FDB_LATENCY_MICROS");
+	latency_nanos = micros != NULL ? 1000 * atol(micros) : 0;
 	is_set_up = 1;
 	return 0;
 }
@@ -501,6 +528,8 @@ fdb_error_t fdb_future_get_keyvalue_array(FDBFuture* f, const FDBKeyValue** rows
 
 /* ---- databases ---- */
 
+static int command(Store* s, const char* text);
+
 fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 	if (path == NULL)
 		return 1515;
@@ -512,8 +541,12 @@ fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 		s = calloc(1, sizeof *s);
 		s->path = strdup(path);
 		s->version = 1000000;
+		s->epoch = micros() - s->version;
 		s->next = stores;
 		stores = s;
+		const char* first = getenv("FAKE_FDB_COMMAND");
+		if (first != NULL && command(s, first) != 0)
+			abort();
 	}
 	*out = calloc(1, sizeof **out);
 	(*out)->store = s;
@@ -551,7 +584,8 @@ static int command(Store* s, const char* text) {
 		s->disconnected = !atoi(point);
 		enqueue_parked();
 	} else if (strcmp(name, "advance") == 0) {
-		s->version += atoll(point);
+		s->epoch -= atoll(point);
+		tick(s);
 	} else {
 		return 2006;
 	}
@@ -647,6 +681,7 @@ static int get_read_version(FDBTransaction* t) {
 		return error;
 	if (t->store->locked)
 		return 1038;
+	tick(t->store);
 	t->read_version = t->store->version;
 	return 0;
 }
@@ -655,6 +690,7 @@ static int begin_read(FDBTransaction* t) {
 	int error = get_read_version(t);
 	if (error == 0)
 		error = trip(t->store, AT_READ);
+	tick(t->store);
 	if (error == 0 && t->store->version - t->read_version > LIFE_VERSIONS)
 		error = 1007;
 	return error;
@@ -1089,6 +1125,7 @@ static int commit_check(FDBTransaction* t) {
 	int error = get_read_version(t);
 	if (error != 0)
 		return error;
+	tick(t->store);
 	if (t->store->version - t->read_version > LIFE_VERSIONS)
 		return 1007;
 	return conflicts(t) ? 1020 : 0;

@@ -17,7 +17,7 @@ include layer/fdb/Makefile.inc
 
 .PHONY: help
 help: ## list what make can do
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: $(FDB_READY) ## build bin/varve

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/varvedb/varve/layer/kv"
 	"github.com/varvedb/varve/layer/kv/tuple"
@@ -129,7 +132,7 @@ func (s *Store) Inspect(ctx context.Context, o InspectOptions, fn func(InspectRo
 		known[space.name] = space
 	}
 	if _, ok := known[o.Keyspace]; o.Keyspace != "" && !ok {
-		return invalid("keyspace %q", o.Keyspace)
+		return invalid("keyspace %q: there are %s", o.Keyspace, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 	begin, end, err := s.inspectRange(o)
 	if err != nil {

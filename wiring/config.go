@@ -79,12 +79,18 @@ func (c Config) Validate() error {
 		if address.value == "" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(address.value); err != nil {
-			errs = append(errs, fmt.Errorf("%s is %q, want host:port", address.flag, address.value))
+		_, port, err := net.SplitHostPort(address.value)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port) // a number, or a service's name
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s is %q, want host:port with a port from 0 to 65535", address.flag, address.value))
 		}
 	}
 	if p.Storage != "" {
-		errs = append(errs, open.Check(p.Storage))
+		if err := open.Check(p.Storage); err != nil {
+			errs = append(errs, fmt.Errorf("storage: %w", err))
+		}
 	}
 	if c.usesFDB() {
 		errs = append(errs, c.FDB.Validate())

@@ -36,7 +36,7 @@ func newBench() *cobra.Command {
 		PersistentPreRunE: func(*cobra.Command, []string) error { b.resolve(); return nil },
 		RunE:              func(c *cobra.Command, _ []string) error { return b.run(c.Context(), c.OutOrStdout()) },
 	}
-	b.bind(c)
+	b.bind(c, kafkaListener)
 	c.AddCommand(newBenchTopics(b))
 	f := c.Flags()
 	f.StringVar(&b.topic, "topic", "", "topic to use, which must be empty; default a new one, deleted afterwards")

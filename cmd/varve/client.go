@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -24,13 +26,24 @@ type endpoints struct {
 	kafka, http, admin string
 }
 
-func (e *endpoints) bind(c *cobra.Command) {
+// listener is what a command asks: the name of the flag that says where it is, and of what the node serves there.
+type listener string
+
+const (
+	kafkaListener listener = "kafka"
+	httpListener  listener = "http"
+	adminListener listener = "admin"
+)
+
+// bind adds the flags of the listeners that the commands below c ask.
+func (e *endpoints) bind(c *cobra.Command, asked ...listener) {
 	d := wiring.DefaultConfig().Process
 	f := c.PersistentFlags()
 	f.StringVar(&e.dataDir, "data-dir", fromEnv("data-dir", d.DataDir), "data directory of a local node, whose listeners.json tells its addresses")
-	f.StringVar(&e.http, "http", fromEnv("http", ""), "host:port of a node's HTTP listener")
-	f.StringVar(&e.kafka, "kafka", fromEnv("kafka", ""), "host:port of a node's Kafka listener")
-	f.StringVar(&e.admin, "admin", fromEnv("admin", ""), "host:port of a node's admin listener")
+	for _, l := range asked {
+		to := map[listener]*string{kafkaListener: &e.kafka, httpListener: &e.http, adminListener: &e.admin}[l]
+		f.StringVar(to, string(l), fromEnv(string(l), ""), fmt.Sprintf("host:port of a node's %s listener", l))
+	}
 }
 
 func fromEnv(flag, otherwise string) string {
@@ -60,7 +73,17 @@ func (e *endpoints) resolve() {
 // maxReply bounds the answers that a command keeps in memory, bytes.
 const maxReply = 64 << 20
 
-// call does one HTTP request and returns the answer with its body still open. A status of 400 and above is an error with the server's message.
+// unreached says which listener did not answer, and how another is named.
+func unreached(what listener, address string, err error) error {
+	var dial *net.OpError
+	if !errors.As(err, &dial) || dial.Op != "dial" {
+		return err
+	}
+	return fmt.Errorf("no node serves its %s listener at %s (another: --%s, or --data-dir of a local node): %w", what, address, what, dial)
+}
+
+// call does one HTTP request and returns the answer with its body still open. Redirects are followed, for which the body must be one that can be read again. Any status but
+// a success is an error with the server's message.
 func call(ctx context.Context, method, address string, header http.Header, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, body)
 	if err != nil {
@@ -69,11 +92,15 @@ func call(ctx context.Context, method, address string, header http.Header, body 
 	for name, values := range header {
 		r.Header[name] = values
 	}
+	what := httpListener
+	if strings.HasPrefix(r.URL.Path, "/admin/") {
+		what = adminListener
+	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, unreached(what, r.URL.Host, err)
 	}
-	if answer.StatusCode < 400 {
+	if answer.StatusCode < 300 {
 		return answer, nil
 	}
 	defer answer.Body.Close()

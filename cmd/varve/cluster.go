@@ -23,7 +23,7 @@ func newCluster() *cobra.Command {
 		Short:             "Show and change which nodes there are and what they lead",
 		PersistentPreRunE: func(*cobra.Command, []string) error { e.resolve(); return nil },
 	}
-	e.bind(c)
+	e.bind(c, adminListener)
 	c.AddCommand(clusterStatus(e), clusterNodes(e), clusterRebalance(e), clusterDrain(e), clusterUndrain(e), clusterSetSlots(e), clusterFence(e))
 	return c
 }

@@ -24,6 +24,12 @@ objects lie in one directory, unless --storage says otherwise. DIR/nodes.json li
 Ctrl-C stops all of them cleanly, a second one at once. What follows -- is given to every node:
 
   varve dev --nodes 3 -- --heartbeat-interval 1s --node-timeout 3s`,
+		Args: args(func(c *cobra.Command, given []string) error {
+			if len(given) > 0 && c.ArgsLenAtDash() != 0 {
+				return fmt.Errorf("argument %q: flags for every node come after --", given[0])
+			}
+			return nil
+		}),
 		RunE: func(c *cobra.Command, given []string) error {
 			if o.nodes < 1 || o.nodes > maxDevNodes {
 				return &usageError{fmt.Errorf("--nodes is %d, want 1 to %d", o.nodes, maxDevNodes)}

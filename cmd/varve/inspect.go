@@ -42,6 +42,9 @@ func newInspect() *cobra.Command {
 asked by its admin listener; when none runs, the embedded engine is opened.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
+			if in.rows.Limit < 0 {
+				return &usageError{fmt.Errorf("--limit is %d, want at least 0", in.rows.Limit)}
+			}
 			if in.follow {
 				return in.followLog(c)
 			}
@@ -134,7 +137,11 @@ func (in *inspection) show(c *cobra.Command) error {
 		return err
 	}
 	if store != nil {
-		return store.Inspect(c.Context(), in.rows, func(r layer.InspectRow) error { return each(admin.NewInspectedRow(r)) })
+		err := store.Inspect(c.Context(), in.rows, func(r layer.InspectRow) error { return each(admin.NewInspectedRow(r)) })
+		if errors.Is(err, layer.ErrInvalid) {
+			return &usageError{err}
+		}
+		return err
 	}
 	query := url.Values{"keyspace": {in.rows.Keyspace}, "stream": {strconv.FormatInt(in.rows.Stream, 10)},
 		"node": {strconv.FormatInt(in.rows.Node, 10)}, "limit": {strconv.Itoa(in.rows.Limit)}}
@@ -160,7 +167,10 @@ func (in *inspection) followLog(c *cobra.Command) error {
 		}
 		return err
 	}
-	if store != nil {
+	switch {
+	case store != nil && in.config.FDB.ClusterFile == "":
+		return fmt.Errorf("--follow: no node runs on data directory %s, so nothing is appended to its metadata log", in.config.Process.DataDir)
+	case store != nil:
 		return admin.FollowLog(c.Context(), store, each)
 	}
 	err = lines(c.Context(), "http://"+ask+"/admin/inspect/follow", each)

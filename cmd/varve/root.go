@@ -20,9 +20,11 @@ func newRoot(build ops.Build) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "varve",
 		Short:         "Durable streams over Kafka and HTTP, a layer on FoundationDB",
+		Version:       versionLine(build),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.AddCommand(newServe(build), newVersion(build), newStream(), newTopic(), newCluster(), newInspect(), newBench(), newDev(), newDemo())
 	helpUnlessKnown(root)
@@ -53,11 +55,11 @@ func helpUnlessKnown(c *cobra.Command) {
 	}
 }
 
-// args makes a check of positional arguments a mistake of usage.
+// args makes a check of positional arguments a mistake of usage, and says what was wanted.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(c *cobra.Command, given []string) error {
 		if err := check(c, given); err != nil {
-			return &usageError{err}
+			return &usageError{fmt.Errorf("%w; usage: %s", err, c.UseLine())}
 		}
 		return nil
 	}

@@ -35,6 +35,9 @@ Exit codes: 0 stopped cleanly, 1 failed, 2 wrong usage, 3 fenced (start it again
 				return &usageError{err}
 			}
 			collectSooner()
+			if err := warnOfUnknown(c, config.Log); err != nil {
+				return err
+			}
 			return wiring.Serve(c.Context(), config, build, c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
@@ -44,6 +47,20 @@ Exit codes: 0 stopped cleanly, 1 failed, 2 wrong usage, 3 fenced (start it again
 	}
 	c.Flags().StringVar(&file, "config", "", "configuration file (YAML, TOML or JSON by its ending)")
 	return c
+}
+
+// warnOfUnknown logs environment variables that look like settings and are none.
+func warnOfUnknown(c *cobra.Command, o ops.LogOptions) error {
+	unknown := settings.Unknown(c.Flags(), os.Environ(), "config", string(kafkaListener), string(httpListener), string(adminListener))
+	if len(unknown) == 0 {
+		return nil
+	}
+	logger, err := ops.NewLogger(o, c.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	logger.Warn("environment variables that are no settings: misspelt?", "variables", unknown)
+	return nil
 }
 
 // collectSooner makes the garbage collector keep less spare memory than Go's default, unless GOGC says otherwise: what a node holds is large

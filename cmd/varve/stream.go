@@ -1,12 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -18,7 +18,7 @@ func newStream() *cobra.Command {
 		Short:             "Create, append to, read, list, delete and move streams",
 		PersistentPreRunE: func(*cobra.Command, []string) error { e.resolve(); return nil },
 	}
-	e.bind(c)
+	e.bind(c, httpListener, adminListener)
 	c.AddCommand(streamCreate(e), streamAppend(e), streamRead(e), streamTail(e), streamHead(e), streamList(e), streamDelete(e), streamClose(e),
 		streamTransfer(e), streamTransfers(e), streamCancelTransfer(e))
 	return c
@@ -60,9 +60,9 @@ func streamAppend(e *endpoints) *cobra.Command {
 	c := &cobra.Command{
 		Use: "append NAME [DATA]", Short: "Append data, or standard input, as one append", Args: args(cobra.RangeArgs(1, 2)),
 		RunE: func(c *cobra.Command, given []string) error {
-			var body io.Reader = c.InOrStdin()
-			if len(given) == 2 {
-				body = strings.NewReader(given[1])
+			data, err := dataOf(c, given[1:])
+			if err != nil {
+				return err
 			}
 			if contentType == "" {
 				answer, err := call(c.Context(), http.MethodHead, e.streamURL(given[0]), nil, nil)
@@ -72,7 +72,7 @@ func streamAppend(e *endpoints) *cobra.Command {
 				answer.Body.Close()
 				contentType = answer.Header.Get("Content-Type")
 			}
-			answer, err := call(c.Context(), http.MethodPost, e.streamURL(given[0]), http.Header{"Content-Type": {contentType}}, body)
+			answer, err := call(c.Context(), http.MethodPost, e.streamURL(given[0]), http.Header{"Content-Type": {contentType}}, bytes.NewReader(data))
 			if err != nil {
 				return err
 			}
@@ -83,6 +83,24 @@ func streamAppend(e *endpoints) *cobra.Command {
 	}
 	c.Flags().StringVar(&contentType, "content-type", "", "content type of the data; empty for the stream's")
 	return c
+}
+
+// maxAppend bounds what is read of standard input for one append, bytes. Nodes take less.
+const maxAppend = 1 << 30
+
+// dataOf is the argument, or all of standard input. It is read whole, since a node that does not lead the stream redirects the request, which is then sent again.
+func dataOf(c *cobra.Command, given []string) ([]byte, error) {
+	if len(given) > 0 {
+		return []byte(given[0]), nil
+	}
+	data, err := io.ReadAll(io.LimitReader(c.InOrStdin(), maxAppend+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("standard input: %w", err)
+	case len(data) > maxAppend:
+		return nil, fmt.Errorf("standard input has more than %d bytes, the most for one append", maxAppend)
+	}
+	return data, nil
 }
 
 func streamRead(e *endpoints) *cobra.Command {

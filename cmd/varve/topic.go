@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // topicTimeout bounds a command about topics: without it a client waits for a node that is not there.
@@ -23,7 +26,7 @@ func newTopic() *cobra.Command {
 		Short:             "Create, list, describe and delete topics over Kafka",
 		PersistentPreRunE: func(*cobra.Command, []string) error { e.resolve(); return nil },
 	}
-	e.bind(c)
+	e.bind(c, kafkaListener)
 	c.AddCommand(topicCreate(e), topicList(e), topicDescribe(e), topicDelete(e))
 	return c
 }
@@ -37,10 +40,7 @@ func (e *endpoints) withAdmin(ctx context.Context, do func(context.Context, *kad
 	defer client.Close()
 	ctx, cancel := context.WithTimeout(ctx, topicTimeout)
 	defer cancel()
-	if err := do(ctx, kadm.NewClient(client)); err != nil {
-		return fmt.Errorf("%s: %w", e.kafka, err)
-	}
-	return nil
+	return unreached(kafkaListener, e.kafka, do(ctx, kadm.NewClient(client)))
 }
 
 func topicCreate(e *endpoints) *cobra.Command {
@@ -99,15 +99,20 @@ func topicList(e *endpoints) *cobra.Command {
 }
 
 func topicDescribe(e *endpoints) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	c := &cobra.Command{
 		Use: "describe NAME", Short: "Show partitions, offsets and configuration of a topic", Args: args(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, given []string) error {
-			return e.withAdmin(c.Context(), func(ctx context.Context, a *kadm.Client) error { return describe(ctx, c, a, given[0]) })
+			return e.withAdmin(c.Context(), func(ctx context.Context, a *kadm.Client) error {
+				return describe(ctx, c.OutOrStdout(), a, given[0], all)
+			})
 		},
 	}
+	c.Flags().BoolVar(&all, "all", false, "the whole configuration, not only what was set")
+	return c
 }
 
-func describe(ctx context.Context, c *cobra.Command, a *kadm.Client, name string) error {
+func describe(ctx context.Context, out io.Writer, a *kadm.Client, name string, all bool) error {
 	topics, err := a.ListTopics(ctx, name)
 	if err != nil {
 		return err
@@ -122,8 +127,7 @@ func describe(ctx context.Context, c *cobra.Command, a *kadm.Client, name string
 	if err := errors.Join(startErr, endErr, configErr); err != nil {
 		return err
 	}
-	out := c.OutOrStdout()
-	fmt.Fprintf(out, "%s\tid %s\n", name, topic.ID)
+	fmt.Fprintf(out, "%s\tid %s\n", name, base64.RawURLEncoding.EncodeToString(topic.ID[:])) // as Kafka's tools write it
 	for _, p := range topic.Partitions.Sorted() {
 		start, _ := starts.Lookup(name, p.Partition)
 		end, _ := ends.Lookup(name, p.Partition)
@@ -132,7 +136,9 @@ func describe(ctx context.Context, c *cobra.Command, a *kadm.Client, name string
 	for _, resource := range configs {
 		slices.SortFunc(resource.Configs, func(a, b kadm.Config) int { return strings.Compare(a.Key, b.Key) })
 		for _, config := range resource.Configs {
-			fmt.Fprintf(out, "%s=%s\t%s\n", config.Key, config.MaybeValue(), config.Source)
+			if all || config.Source == kmsg.ConfigSourceDynamicTopicConfig {
+				fmt.Fprintf(out, "%s=%s\t%s\n", config.Key, config.MaybeValue(), config.Source)
+			}
 		}
 	}
 	return nil

@@ -19,10 +19,14 @@ func newVersion(build ops.Build) *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(c.OutOrStdout()).Encode(build)
 			}
-			_, err := fmt.Fprintf(c.OutOrStdout(), "varve %s commit %s %s\n", build.Version, build.Commit, build.Go)
+			_, err := fmt.Fprintln(c.OutOrStdout(), versionLine(build))
 			return err
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "as JSON")
 	return c
+}
+
+func versionLine(build ops.Build) string {
+	return fmt.Sprintf("varve %s commit %s %s", build.Version, build.Commit, build.Go)
 }

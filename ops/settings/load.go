@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
@@ -30,7 +32,7 @@ func Load(flags *pflag.FlagSet, file string) error {
 		}
 		if text, ok := keys[f.Name]; ok {
 			if err := f.Value.Set(text); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %s: %w", file, f.Name, err))
+				errs = append(errs, fmt.Errorf("configuration file %s: %s: %w", file, f.Name, err))
 			}
 		}
 	})
@@ -43,7 +45,12 @@ func readFile(flags *pflag.FlagSet, file string) (map[string]string, error) {
 	}
 	v := viper.New()
 	v.SetConfigFile(file)
-	if err := v.ReadInConfig(); err != nil {
+	err := v.ReadInConfig()
+	var unsupported viper.UnsupportedConfigError
+	switch {
+	case errors.As(err, &unsupported):
+		return nil, fmt.Errorf("configuration file %s: its name must end in .yaml, .toml or .json", file)
+	case err != nil:
 		return nil, fmt.Errorf("configuration file %s: %w", file, err)
 	}
 	keys := map[string]string{}
@@ -53,7 +60,51 @@ func readFile(flags *pflag.FlagSet, file string) (map[string]string, error) {
 		if flags.Lookup(key) == nil || key == "config" {
 			return nil, fmt.Errorf("configuration file %s: there is no setting %q", file, key)
 		}
-		keys[key] = v.GetString(key)
+		if keys[key], err = text(v.Get(key)); err != nil {
+			return nil, fmt.Errorf("configuration file %s: %s: %w", file, key, err)
+		}
 	}
 	return keys, nil
+}
+
+// text is a value of a configuration file as a flag would have it: one value, or a list of them.
+func text(value any) (string, error) {
+	list, ok := value.([]any)
+	if !ok {
+		list = []any{value}
+	}
+	all := make([]string, len(list))
+	for i, v := range list {
+		switch v := v.(type) {
+		case []any, map[string]any:
+			return "", fmt.Errorf("%v is neither a value nor a list of values", value)
+		case nil: // a key without a value
+		case float64: // any number of a JSON file
+			all[i] = strconv.FormatFloat(v, 'f', -1, 64)
+		default:
+			all[i] = fmt.Sprint(v)
+		}
+	}
+	return strings.Join(all, ","), nil
+}
+
+// Unknown lists the environment variables that begin as the settings do and that none of the flags has: a misspelt one must be seen. Variables of tests and those that
+// Kubernetes makes of a service with that name are left out, as are those in other.
+func Unknown(flags *pflag.FlagSet, environ []string, other ...string) []string {
+	known := map[string]bool{}
+	flags.VisitAll(func(f *pflag.Flag) { known[Env(f.Name)] = true })
+	for _, name := range other {
+		known[Env(name)] = true
+	}
+	var unknown []string
+	for _, pair := range environ {
+		name, _, _ := strings.Cut(pair, "=")
+		rest, ours := strings.CutPrefix(name, EnvPrefix+"_")
+		if !ours || known[name] || strings.HasPrefix(rest, "TEST_") || rest == "PORT" || strings.HasPrefix(rest, "PORT_") || strings.HasPrefix(rest, "SERVICE_") {
+			continue
+		}
+		unknown = append(unknown, name)
+	}
+	slices.Sort(unknown)
+	return unknown
 }

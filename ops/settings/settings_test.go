@@ -64,6 +64,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 func TestMistakesAreNamed(t *testing.T) {
 	for name, c := range map[string]struct{ file, env, want string }{
 		"unknown key":     {file: "nmae: x\n", want: `there is no setting "nmae"`},
+		"a map":           {file: "list: [{a: b}]\n", want: "list: [map[a:b]] is neither a value nor a list of values"},
 		"bad value":       {file: "count: many\n", want: `count: "many" is no whole number`},
 		"bad environment": {env: "soon", want: `VARVE_WAIT: "soon" is no duration`},
 		"not a YAML file": {file: "a: [", want: "configuration file"},
@@ -82,6 +83,34 @@ func TestMistakesAreNamed(t *testing.T) {
 	}
 	_, err := load(t, "/does/not/exist.yaml")
 	require.ErrorContains(t, err, "/does/not/exist.yaml")
+}
+
+func TestFilesOfEveryKind(t *testing.T) {
+	want := options{Name: "n", Limit: 5_000_000_000, Count: 7, On: true, List: []string{"x", "y"}, Inner: inner{Wait: 2 * time.Second}}
+	for name, text := range map[string]string{
+		"varve.yaml": "the-name: n\nlimit: 5000000000\ncount: 7\non: true\nlist: [x, y]\nwait: 2s\n",
+		"varve.toml": "the-name = \"n\"\nlimit = 5000000000\ncount = 7\non = true\nlist = [\"x\", \"y\"]\nwait = \"2s\"\n",
+		"varve.json": `{"the-name": "n", "limit": 5000000000, "count": 7, "on": true, "list": "x,y", "wait": "2s"}`,
+	} {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		got, err := load(t, file)
+		require.NoError(t, err, name)
+		require.Equal(t, want, got, name)
+	}
+	file := filepath.Join(t.TempDir(), "varve.txt")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := load(t, file)
+	require.ErrorContains(t, err, "must end in .yaml, .toml or .json")
+}
+
+func TestUnknownVariablesAreNamed(t *testing.T) {
+	var o options
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	require.NoError(t, Bind(flags, &o))
+	environ := []string{"VARVE_THE_NAME=x", "VARVE_THE_NMAE=x", "VARVE_CONFIG=f", "VARVE_TEST_SEED=1", "VARVE_PORT=tcp://10.0.0.1:9092",
+		"VARVE_PORT_9092_TCP_ADDR=10.0.0.1", "VARVE_SERVICE_HOST=10.0.0.1", "PATH=/bin", "VARVEX=1", "VARVE_CUONT=3"}
+	require.Equal(t, []string{"VARVE_CUONT", "VARVE_THE_NMAE"}, Unknown(flags, environ, "config"))
 }
 
 func TestBytes(t *testing.T) {

@@ -57,21 +57,25 @@ func readFile(flags *pflag.FlagSet, file string) (map[string]string, error) {
 	all := v.AllKeys()
 	slices.Sort(all)
 	for _, key := range all {
-		if flags.Lookup(key) == nil || key == "config" {
+		flag := flags.Lookup(key)
+		if flag == nil || key == "config" {
 			return nil, fmt.Errorf("configuration file %s: there is no setting %q", file, key)
 		}
-		if keys[key], err = text(v.Get(key)); err != nil {
+		if keys[key], err = text(v.Get(key), flag.Value.Type() == "strings"); err != nil {
 			return nil, fmt.Errorf("configuration file %s: %s: %w", file, key, err)
 		}
 	}
 	return keys, nil
 }
 
-// text is a value of a configuration file as a flag would have it: one value, or a list of them.
-func text(value any) (string, error) {
+// text is a value of a configuration file as a flag would have it; lists only where the setting is one.
+func text(value any, isList bool) (string, error) {
 	list, ok := value.([]any)
-	if !ok {
+	switch {
+	case !ok:
 		list = []any{value}
+	case !isList:
+		return "", fmt.Errorf("%v is a list, want one value", value)
 	}
 	all := make([]string, len(list))
 	for i, v := range list {

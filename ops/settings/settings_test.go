@@ -65,6 +65,7 @@ func TestMistakesAreNamed(t *testing.T) {
 	for name, c := range map[string]struct{ file, env, want string }{
 		"unknown key":     {file: "nmae: x\n", want: `there is no setting "nmae"`},
 		"a map":           {file: "list: [{a: b}]\n", want: "list: [map[a:b]] is neither a value nor a list of values"},
+		"a list":          {file: "count: [3]\n", want: "count: [3] is a list, want one value"},
 		"bad value":       {file: "count: many\n", want: `count: "many" is no whole number`},
 		"bad environment": {env: "soon", want: `VARVE_WAIT: "soon" is no duration`},
 		"not a YAML file": {file: "a: [", want: "configuration file"},

@@ -77,16 +77,13 @@ func play(t *testing.T, binary, rule string, flags []string, scene func(*scenari
 	t.Run(fmt.Sprintf("break=%s", rule), func(t *testing.T) {
 		s := &scenario{T: t, stream: history.New("rooms/broken")}
 		s.cluster, s.proxies = process.NewProxiedCluster(t, 3, process.Options{
-			Binary: binary, Storage: objectstest.S3Server(t),
+			Binary: binary, Storage: objectstest.S3Server(t), Embedded: true,
 			Env: []string{"AWS_ACCESS_KEY_ID=" + objectstest.AccessKey, "AWS_SECRET_ACCESS_KEY=" + objectstest.SecretKey, breakVariable + "=" + rule},
 			Args: append([]string{
 				"--heartbeat-interval", "500ms", "--node-timeout", "2s", "--lease-ttl", "1500ms", "--detector-interval", "250ms", "--coordinator-tick", "500ms",
 				"--sync-interval", "1s", "--pack-interval", "10m", "--merge-interval", "0s",
 			}, flags...),
 		})
-		if s.proxies[0].Metadata == nil {
-			t.Skip("the metadata is in a FoundationDB, which nodes cannot be cut off from")
-		}
 		s.cluster.Start()
 		require.NoError(t, load.CreateJSONStream(t.Context(), func() string { return s.cluster.Nodes[0].HTTP }, s.stream.Name))
 		s.cluster.AwaitServed([]string{s.stream.Name})

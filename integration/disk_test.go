@@ -21,7 +21,7 @@ func TestDiskFull(t *testing.T) {
 	limit, wrapper := filepath.Join(dir, "limit"), filepath.Join(dir, "varve")
 	require.NoError(t, os.WriteFile(limit, []byte("2048"), 0o600)) // KiB
 	require.NoError(t, os.WriteFile(wrapper, []byte(fmt.Sprintf("#!/usr/bin/env bash\nulimit -f $(cat %q)\nexec %q \"$@\"\n", limit, binary)), 0o700))
-	node := process.New(t, process.Options{Binary: wrapper, Args: []string{"--wal-inline-max", "512KiB", "--wal-inline-budget", "64MiB", "--pack-interval", "1h"}})
+	node := process.New(t, process.Options{Binary: wrapper, Embedded: true, Args: []string{"--wal-inline-max", "512KiB", "--wal-inline-budget", "64MiB", "--pack-interval", "1h"}})
 	node.Start()
 	node.AwaitReady()
 	address := streamAddress(node, "ledger")

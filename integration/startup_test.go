@@ -156,7 +156,7 @@ func TestStartRefusedByTheDataDirectory(t *testing.T) {
 		refused(t, dir, start{code: exitFailed, says: []string{"object store directory", "not a directory"}})
 	})
 	t.Run("in use", func(t *testing.T) {
-		node := process.New(t, process.Options{Binary: binary})
+		node := process.New(t, process.Options{Binary: binary, Embedded: true})
 		node.Start()
 		node.AwaitReady()
 		refused(t, t.TempDir(), start{args: []string{"--data-dir", node.DataDir()}, code: exitFailed, says: []string{"data directory " + node.DataDir() + ": directory is in use by another process"}, within: 5 * time.Second})

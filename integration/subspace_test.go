@@ -16,7 +16,7 @@ import (
 
 // TestSubspace shares a database with another application, and with a cluster of the same name that lies elsewhere in it.
 func TestSubspace(t *testing.T) {
-	below := process.New(t, process.Options{Binary: binary, Args: []string{"--subspace", "streams"}})
+	below := process.New(t, process.Options{Binary: binary, Embedded: true, Args: []string{"--subspace", "streams"}})
 	config := wiring.DefaultConfig()
 	config.Process.DataDir = below.DataDir()
 	foreign := tuple.Tuple{"shop", "orders", 1}.Pack()

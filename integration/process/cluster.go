@@ -35,7 +35,7 @@ func NewCluster(t testing.TB, count int, options Options) *Cluster {
 		options.Storage = "file://" + t.TempDir()
 	}
 	c := &Cluster{t: t}
-	shared := metadata(t)
+	shared := metadata(t, options)
 	if shared == nil {
 		c.metadata = serveMetadata(t)
 		shared = []string{"--metadata-socket", c.metadata.path}

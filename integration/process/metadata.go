@@ -16,10 +16,10 @@ import (
 
 // metadata gives the flags that choose where nodes of a test keep their metadata: nothing for the embedded engine, or a cluster of a random name
 // in the FoundationDB that kvtest's variables name, which is cleared when the test ends.
-func metadata(t testing.TB) []string {
+func metadata(t testing.TB, options Options) []string {
 	t.Helper()
 	clusterFile := os.Getenv(kvtest.ClusterFileVariable)
-	if clusterFile == "" {
+	if clusterFile == "" || options.Embedded {
 		return nil
 	}
 	cluster := "test-" + strings.ToLower(rand.Text())

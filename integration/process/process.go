@@ -34,6 +34,9 @@ type Options struct {
 	Storage string   // --storage; empty for a directory
 	Args    []string // more flags
 	Env     []string // more environment, NAME=value
+	// Embedded keeps the metadata in the embedded engine, whatever kvtest's variables say: for tests of that engine, and for
+	// those that need a proxy before it.
+	Embedded bool
 
 	id       int64    // of a node of a cluster
 	metadata []string // the flags that say where the metadata is, when it is not in the data directory
@@ -57,7 +60,7 @@ type Node struct {
 // New makes a node that is not running.
 func New(t testing.TB, options Options) *Node {
 	t.Helper()
-	options.metadata = metadata(t)
+	options.metadata = metadata(t, options)
 	options.Args = append(options.Args, options.metadata...)
 	return newNode(t, options)
 }

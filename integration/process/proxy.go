@@ -202,7 +202,7 @@ type Proxies struct {
 func NewProxiedCluster(t testing.TB, count int, options Options) (*Cluster, []Proxies) {
 	t.Helper()
 	c := &Cluster{t: t}
-	shared := metadata(t)
+	shared := metadata(t, options)
 	if shared == nil {
 		c.metadata = serveMetadata(t)
 	}

@@ -73,6 +73,10 @@ type Engine struct {
 	packNow             chan struct{}
 	packer              packer
 	packMu              sync.Mutex // held while packing, and while producers are forgotten
+	closeNow            chan struct{}
+	commitMu            sync.Mutex    // held while a pack is planned and while one is committed, and while producers are forgotten; guards hurried
+	hurried             time.Time     // end of the last pack that somebody waited for to close a stream
+	alone               time.Duration // closeAlone, but in tests
 
 	entries *entryCache
 	indexes *indexCache
@@ -109,7 +113,8 @@ func New(deps Deps, options Options) (*Engine, error) {
 		packNow:  make(chan struct{}, 1),
 		failed:   make(chan struct{}),
 		stopping: true,
-		packer:   packer{alone: closeAlone},
+		closeNow: make(chan struct{}, 1),
+		alone:    closeAlone,
 	}
 	e.ahead.limit = options.ReadaheadBytes
 	e.ahead.gauge = deps.Metrics.ReadaheadBytes
@@ -134,6 +139,7 @@ func (e *Engine) Start(ctx context.Context) {
 	e.spawnMu.Unlock()
 	e.run("watch log", e.watchLog)
 	e.run("pack", e.packLoop)
+	e.run("close", e.closeLoop)
 	e.run("retention", e.retentionLoop)
 	e.run("housekeep", e.housekeepLoop)
 	if e.options.MergeInterval > 0 {

@@ -74,6 +74,10 @@ func (s *Stream) expireProducers(ctx context.Context, now time.Time) error {
 		return nil // in the next round
 	}
 	defer s.engine.packMu.Unlock()
+	if !s.engine.commitMu.TryLock() {
+		return nil
+	}
+	defer s.engine.commitMu.Unlock()
 	expired := s.takeExpired(now)
 	var stored []int64
 	for id, p := range expired {

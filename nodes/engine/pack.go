@@ -14,10 +14,8 @@ const packTick = 200 * time.Millisecond
 
 // packer is the state of the packing loop; only its goroutine uses it.
 type packer struct {
-	alone    time.Duration // closeAlone, but in tests
-	since    time.Time     // when the oldest unpacked bytes were noticed; zero when there are none
-	reserved int64         // reservations that had been answered at the last tick
-	hurried  time.Time     // end of the last pack that somebody waited for to close a stream
+	since    time.Time // when the oldest unpacked bytes were noticed; zero when there are none
+	reserved int64     // reservations that had been answered at the last tick
 }
 
 // gathered counts bytes that became durable, and wakes the packing loop when it has something to do.
@@ -121,29 +119,52 @@ func (e *Engine) manySegments() bool {
 // Nothing is visible before CommitPack, which does everything at once or in parts; a crash before it leaves prepared objects, which expire, and the segments
 // as they were. What is adopted and how the rest is cut is decided once, in the plan, and every attempt commits the same index entries, so that
 // a pack that was committed in part can be tried again, whoever has begun to wait for it meanwhile.
+//
+// While it writes objects, streams may be closed by packs of their own (closeLoop). Those take all that their streams have, so that nothing of it is beyond the
+// durable end any more when this pack is committed, which passes over it then. From the first commit on there are none: a part of one pack and a part of another could
+// leave an entry that begins below the durable end and ends above it.
 func (e *Engine) pack(ctx context.Context) error {
 	e.packMu.Lock()
 	defer e.packMu.Unlock()
-	began := time.Now()
+	e.commitMu.Lock()
 	plan := e.nextPack()
+	e.commitMu.Unlock()
 	if plan == nil {
 		e.packer.since = time.Time{}
 		return nil
 	}
+	commit, err := e.writePack(ctx, plan)
+	if err != nil {
+		return err
+	}
+	e.commitMu.Lock()
+	defer e.commitMu.Unlock()
+	if err := e.takePack(ctx, plan, commit); err != nil {
+		return err
+	}
+	e.packer.since = time.Now()
+	return nil
+}
+
+// takePack commits a pack that was written, and writes it anew where that took too long. Call with commitMu held.
+func (e *Engine) takePack(ctx context.Context, p *packPlan, commit layer.Pack) error {
 	for {
-		plan.attempts++
-		err := e.writePack(ctx, plan)
+		err := e.commitPack(ctx, commit)
 		if err == nil {
 			break
 		}
 		if !errors.Is(err, layer.ErrNotPrepared) || ctx.Err() != nil {
+			return packError(p, err)
+		}
+		e.logger.Warn("data objects of a pack expired before it was committed, writing them anew", "first", p.first, "next", p.next, "error", err)
+		if commit, err = e.writePack(ctx, p); err != nil {
 			return err
 		}
-		e.logger.Warn("data objects of a pack expired before it was committed, writing them anew", "first", plan.first, "next", plan.next, "error", err)
 	}
-	e.finishPack(plan)
+	e.committed(p, commit.Entries)
+	e.finishPack(p)
 	e.metrics.Packs.Inc()
-	e.metrics.PackSeconds.Observe(time.Since(began).Seconds())
+	e.metrics.PackSeconds.Observe(time.Since(p.began).Seconds())
 	return nil
 }
 
@@ -155,14 +176,13 @@ func (e *Engine) finishPack(p *packPlan) {
 	e.metrics.packedAdopted.Add(float64(p.adoptedBytes))
 	e.metrics.packedCopied.Add(float64(p.copiedBytes))
 	if p.hurried {
-		e.packer.hurried = time.Now()
+		e.hurried = time.Now()
 	}
 	if p.next == p.first {
 		return // the segments wait for a pack that takes all of them
 	}
 	e.log.Packed(p.next)
 	e.metrics.UnpackedBytes.Set(float64(e.unpacked.Add(-p.bytes)))
-	e.packer.since = time.Now()
 }
 
 // packError says what a pack was doing.

@@ -237,6 +237,61 @@ func TestCloseOfInlineAndStoredSegments(t *testing.T) {
 	w.check(t)
 }
 
+// A stream closes while a pack that has it, too, is being written, and goes on elsewhere or here before that is committed.
+func TestCloseWhileAPackIsWritten(t *testing.T) {
+	for name, inline := range map[string]int{"stored": -1, "some inline": 1000} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 2)
+			w.wal.InlineMax = inline
+			l := w.start()
+			var want [2][][]byte
+			send := func() {
+				for _, size := range []int{20, 2000, 20} {
+					for i, s := range l.streams {
+						want[i] = append(want[i], fill(t, s, 1, 1, size)...)
+					}
+				}
+			}
+			send()
+			writing, goOn := make(chan string, 1), make(chan struct{})
+			var begun atomic.Bool
+			w.store.Before(func(_ context.Context, op, key string) error {
+				if op == objects.OpPut && begun.CompareAndSwap(false, true) {
+					writing <- key
+					<-goOn
+				}
+				return nil
+			})
+			packed := make(chan error, 1)
+			go func() { packed <- l.streams[1].awaitPacked(t.Context(), 3) }()
+			key := <-writing
+			want[0] = append(want[0], fill(t, l.streams[0], 1, 1, 2000)...)
+			s := l.streams[0]
+			require.NoError(t, l.engine.Close(t.Context(), s))
+			require.NoError(t, w.layer.CloseStream(t.Context(), l.ref, s.ID(), s.Epoch()))
+			l.streams[0] = l.open(s.ID())
+			requireValues(t, want[0], l.streams[0], 0)
+			send()
+			close(goOn)
+			require.NoError(t, <-packed)
+			for _, entry := range w.index(t, s.ID()) {
+				require.NotEqual(t, key, entry.Object, "the pack came too late for this stream")
+			}
+			for i, s := range l.streams {
+				requireValues(t, want[i], s, 0)
+			}
+			w.check(t)
+			l.pack()
+			l.crash()
+			l = w.start()
+			for i, s := range l.streams {
+				requireValues(t, want[i], s, 0)
+			}
+			w.check(t)
+		})
+	}
+}
+
 // A pack is cut as it was, however often it is tried and whoever begins to wait meanwhile.
 func TestClosersDuringAPackThatIsCommittedInPart(t *testing.T) {
 	if testing.Short() {
@@ -275,7 +330,7 @@ func TestClosersDuringAPackThatIsCommittedInPart(t *testing.T) {
 			}
 		})
 	}
-	require.Eventually(t, func() bool { return len(l.engine.waiters.closing()) == 20 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(l.engine.waiters.closing(false)) == 20 }, 10*time.Second, time.Millisecond)
 	w.db.SetOutage(false)
 	all.Wait()
 	require.NoError(t, l.engine.Err())

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"time"
 
 	"github.com/varvedb/varve/layer"
@@ -14,6 +13,7 @@ type packPlan struct {
 	first, next int64    // segments [first, next) cease to be live; none when they are equal
 	keys        []string // of their objects: destroyed unless adopted
 	bytes       int64    // of their batches
+	began       time.Time
 	attempts    int
 	hurried     bool // somebody waits for it to close a stream
 	streams     []*streamPack
@@ -50,26 +50,15 @@ func choose(acknowledged []*wal.Segment, maxBytes int64) []*wal.Segment {
 	return acknowledged
 }
 
-// nextPack decides what is packed next; nil when the log holds nothing.
-//
-// A stream that closes alone gets a pack of its own, which leaves the log as it is: the move of one stream need not wait for what others have. Where
-// one follows the other many are closing, and all is packed for them together.
+// nextPack decides what is packed next; nil when the log holds nothing. Call with commitMu held.
 func (e *Engine) nextPack() *packPlan {
-	closing := e.waiters.closing()
+	hurry := len(e.waiters.closing(true)) > 0
 	acknowledged := e.log.Acknowledged() // after that, so that it has all of what they wait for
 	if len(acknowledged) == 0 {
 		return nil
 	}
-	if len(closing) > 0 && time.Since(e.packer.hurried) > e.packer.alone {
-		if p := e.planClosing(acknowledged, closing); p != nil {
-			return p
-		}
-	}
-	return e.plan(choose(acknowledged, e.options.PackMaxBytes), len(closing) > 0)
+	return e.plan(choose(acknowledged, e.options.PackMaxBytes), hurry)
 }
-
-// closeAlone is how long nobody must have waited for a stream to close for one that does now to be packed alone.
-const closeAlone = time.Second
 
 // plan is a pack of all that segments hold.
 func (e *Engine) plan(segments []*wal.Segment, hurry bool) *packPlan {
@@ -89,27 +78,9 @@ func (e *Engine) plan(segments []*wal.Segment, hurry bool) *packPlan {
 	return p
 }
 
-// planClosing is a pack of what closing streams have, all of it adopted but for inline segments. It is nil where that would not be all that they wait
-// for, or too many index entries.
-func (e *Engine) planClosing(acknowledged []*wal.Segment, closing map[*Stream]bool) *packPlan {
-	p := e.group(choose(acknowledged, math.MaxInt64), func(s *Stream) bool { return closing[s] })
-	for _, sp := range p.streams {
-		if sp.end < sp.stream.End() {
-			return nil
-		}
-		sp.adopt = true
-	}
-	if stored := p.stored(); len(p.streams) < len(closing) || stored.bytes < hurriedBytes(stored.pieces)*int64(stored.pieces) {
-		return nil
-	}
-	p.hurried = true
-	e.finishPlan(p)
-	return p
-}
-
 // group gathers by stream what segments hold and is not packed.
 func (e *Engine) group(segments []*wal.Segment, wanted func(*Stream) bool) *packPlan {
-	p := &packPlan{first: segments[0].Seq, next: segments[0].Seq}
+	p := &packPlan{began: time.Now(), first: segments[0].Seq, next: segments[0].Seq}
 	byStream := make(map[int64]*streamPack)
 	for _, s := range segments {
 		for _, entry := range s.Entries {

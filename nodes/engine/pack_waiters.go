@@ -16,6 +16,7 @@ type packWaiter struct {
 	stream  *Stream
 	to      int64
 	closing bool // the stream takes no more appends: to is its end
+	handed  bool // from the closing loop to the packing loop; guarded by mu of packWaiters
 }
 
 func (w *packWaiter) waits() bool { return w.stream.packedEnd() < w.to }
@@ -35,29 +36,40 @@ func (w *packWaiters) remove(one *packWaiter) {
 	delete(w.set, one)
 }
 
-// any tells whether somebody waits for a pack.
+// any tells whether somebody waits for a pack of everything.
 func (w *packWaiters) any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for one := range w.set {
-		if one.waits() {
+		if (!one.closing || one.handed) && one.waits() {
 			return true
 		}
 	}
 	return false
 }
 
-// closing gives the streams that wait for a pack to be closed.
-func (w *packWaiters) closing() map[*Stream]bool {
+// closing gives the streams that wait to be closed, by the packing loop (handed) or by the closing loop.
+func (w *packWaiters) closing(handed bool) map[*Stream]bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	streams := make(map[*Stream]bool)
 	for one := range w.set {
-		if one.closing && one.waits() {
+		if one.closing && one.handed == handed && one.waits() {
 			streams[one.stream] = true
 		}
 	}
 	return streams
+}
+
+// handOver leaves closing streams to the packing loop.
+func (w *packWaiters) handOver(streams map[*Stream]bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for one := range w.set {
+		if one.closing && streams[one.stream] {
+			one.handed = true
+		}
+	}
 }
 
 // awaitPacked asks for packs until everything below to is in the index.
@@ -73,7 +85,11 @@ func (s *Stream) awaitAdopted(ctx context.Context) error {
 func (s *Stream) awaitPack(ctx context.Context, w *packWaiter) error {
 	s.engine.waiters.add(w)
 	defer s.engine.waiters.remove(w)
-	s.engine.pokePacker()
+	if w.closing {
+		s.engine.pokeCloser()
+	} else {
+		s.engine.pokePacker()
+	}
 	return s.await(ctx, func() (bool, error) { return s.packed >= w.to, s.failure })
 }
 

@@ -19,9 +19,9 @@ import (
 // maxPrepare is how many objects the layer prepares in one step.
 const maxPrepare = 1000
 
-// writePack writes the objects of a pack and commits it. Every step is tried until it succeeds; what it returns is final, the end of ctx, or
-// layer.ErrNotPrepared, after which all objects must be written anew.
-func (e *Engine) writePack(ctx context.Context, p *packPlan) error {
+// writePack writes the objects of a pack, and gives what is to be committed. Every step is tried until it succeeds; what it returns is final, or the end of ctx.
+func (e *Engine) writePack(ctx context.Context, p *packPlan) (layer.Pack, error) {
+	p.attempts++
 	began := time.Now()
 	keys := e.dataKeys(len(p.objects))
 	for announced := 0; announced < len(keys); announced += maxPrepare {
@@ -30,28 +30,24 @@ func (e *Engine) writePack(ctx context.Context, p *packPlan) error {
 			return e.layer.Prepare(ctx, e.node, some, began)
 		})
 		if err != nil {
-			return packError(p, err)
+			return layer.Pack{}, packError(p, err)
 		}
 	}
 	if p.attempts == 1 {
 		if err := e.cacheAdopted(p); err != nil {
-			return packError(p, err)
+			return layer.Pack{}, packError(p, err)
 		}
 	}
 	entries, metas, err := e.writeObjects(ctx, keys, p.objects, forPack)
 	if err != nil {
-		return packError(p, err)
+		return layer.Pack{}, packError(p, err)
 	}
 	entries, metas = append(entries, p.entries...), append(metas, p.metas()...)
 	commit := layer.Pack{Node: e.node, FirstLive: p.first, Next: p.next, Objects: metas, Entries: entries, Segments: p.keys, At: time.Now()}
 	for _, sp := range p.streams {
 		commit.Producers = append(commit.Producers, sp.producers...)
 	}
-	if err := e.commitPack(ctx, commit); err != nil {
-		return packError(p, err)
-	}
-	e.committed(p, entries)
-	return nil
+	return commit, nil
 }
 
 // committed tells the streams of their new index entries.
@@ -61,8 +57,8 @@ func (e *Engine) committed(p *packPlan, entries []layer.ObjectEntry) {
 		byStream[entry.Stream] = append(byStream[entry.Stream], entry)
 	}
 	for _, sp := range p.streams {
-		if e.stream(sp.stream.id) != sp.stream {
-			continue // forgotten meanwhile, and its cached entries with it
+		if e.stream(sp.stream.id) != sp.stream || sp.stream.packedEnd() >= sp.end {
+			continue // closed meanwhile, by a pack of its own
 		}
 		added := byStream[sp.stream.id]
 		slices.SortFunc(added, func(a, b layer.ObjectEntry) int { return cmp.Compare(a.Base, b.Base) })

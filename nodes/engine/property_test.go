@@ -257,6 +257,22 @@ func (m *machine) actions(t *rapid.T) map[string]func(*rapid.T) {
 			m.life.streams[i] = m.life.open(s.ID())
 			m.readAll(t, m.life.streams[i], model)
 		},
+		"move away and back while the others are packed": func(t *rapid.T) {
+			i, s, model := m.stream(t)
+			var others sync.WaitGroup
+			for _, other := range m.life.streams {
+				if other != s {
+					others.Go(func() { _ = other.awaitPacked(ctx, other.End()) })
+				}
+			}
+			time.Sleep(time.Duration(rapid.IntRange(0, 1000).Draw(t, "µs")) * time.Microsecond)
+			require.NoError(t, m.life.engine.Close(ctx, s))
+			require.NoError(t, m.w.layer.CloseStream(ctx, m.life.ref, s.ID(), s.Epoch()))
+			m.life.streams[i] = m.life.open(s.ID())
+			others.Wait()
+			require.NoError(t, m.life.engine.Err())
+			m.readAll(t, m.life.streams[i], model)
+		},
 		"crash": func(t *rapid.T) {
 			m.life.crash()
 			m.restart(t)

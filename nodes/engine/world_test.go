@@ -33,7 +33,7 @@ type world struct {
 	tables  *tableOptions
 	options Options
 	wal     wal.Options   // what the test sets of it
-	alone   time.Duration // as in packer
+	alone   time.Duration // as in Engine
 	logger  *slog.Logger
 
 	ids  []int64 // of the streams
@@ -119,7 +119,7 @@ func (w *world) start() *life {
 	var err error
 	l.engine, err = New(Deps{Layer: w.layer, Log: l.log, Store: w.store, Tables: w.tables, Cluster: "test", Node: l.ref, Logger: w.logger}, w.options)
 	require.NoError(w.t, err)
-	l.engine.packer.alone = w.alone
+	l.engine.alone = w.alone
 	l.engine.Start(ctx)
 	w.t.Cleanup(l.crash)
 	for _, id := range w.ids {

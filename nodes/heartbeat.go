@@ -37,7 +37,9 @@ func (n *Node) heartbeat(ctx context.Context) error {
 	}
 	n.metrics.Heartbeats.WithLabelValues(result(err)).Inc()
 	if err != nil {
-		n.failIfFenced("heartbeat", err)
+		if n.failIfFenced("heartbeat", err) {
+			return nil // said once, and there is no other try
+		}
 		return err
 	}
 	n.pulse.beat(row.Count)

@@ -75,7 +75,9 @@ func (n *Node) acquireLease(ctx context.Context, seen layer.LeaseRow, why string
 		n.watched.since = time.Time{} // another candidate was first
 		return nil
 	case err != nil:
-		n.failIfFenced("acquire lease", err)
+		if n.failIfFenced("acquire lease", err) {
+			return nil
+		}
 		return err
 	}
 	logger := n.logger.With("lease", row.Name, "lease_epoch", row.Epoch, "was", why)
@@ -103,8 +105,8 @@ func (n *Node) renewLease(ctx context.Context, t *tenure) error {
 		n.endTenure(t, why)
 		return nil
 	}
-	if err != nil {
-		n.failIfFenced("renew lease", err)
+	if n.failIfFenced("renew lease", err) {
+		return nil
 	}
 	return err
 }

@@ -187,3 +187,33 @@ func TestStopOfAllNodesLogsNoError(t *testing.T) {
 		require.Equal(t, "INFO", line["level"], line)
 	}
 }
+
+// A fenced node says so once, and no loop of it complains besides.
+func TestFencedNodeSaysItOnce(t *testing.T) {
+	c := newCluster(t)
+	s := &story{}
+	c.logger = slog.New(slog.NewJSONHandler(s, nil))
+	nodes := c.startAll(2)
+	for _, n := range []*member{nodes[1], nodes[0]} { // the one without and the one with the lease
+		var holder *member
+		c.eventually("a live node holds the lease", func() bool {
+			for _, m := range c.alive() {
+				if m.tenure.Load() != nil {
+					holder = m
+				}
+			}
+			return holder != nil
+		})
+		require.NoError(t, holder.FenceNode(c.ctx(), n.ref.ID))
+		<-n.Done()
+		require.ErrorIs(t, n.Err(), ErrFenced)
+	}
+	said := map[any][]any{}
+	for _, line := range s.lines(t) {
+		if line["level"] != "INFO" && line["msg"] != "node fenced by an operator" {
+			said[line["node"]] = append(said[line["node"]], line["msg"])
+		}
+	}
+	once := []any{"node is fenced or broken: it stops serving"}
+	require.Equal(t, map[any][]any{1.0: once, 2.0: once}, said)
+}

@@ -53,7 +53,9 @@ func (n *Node) inTenure(t *tenure, step func(context.Context) error) func(contex
 			n.leaseLoop.trigger()
 			return nil
 		}
-		n.failIfFenced("coordinator", err)
+		if n.failIfFenced("coordinator", err) {
+			return nil
+		}
 		return err
 	}
 }

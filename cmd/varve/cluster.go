@@ -130,7 +130,7 @@ func clusterRebalance(e *endpoints) *cobra.Command {
 			if err := e.do(c.Context(), "/admin/rebalance", struct{}{}, &moves); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%d moves begun; varve stream transfers shows them\n", moves.Moves)
+			fmt.Fprintf(c.OutOrStdout(), "moves begun: %d; varve stream transfers shows them\n", moves.Moves)
 			return nil
 		},
 	}
@@ -157,7 +157,7 @@ func clusterDrain(e *endpoints) *cobra.Command {
 			if err := e.do(c.Context(), "/admin/drain", admin.NodeAction{Node: node}, &moves); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d gets no streams until varve cluster undrain %d, %d moves begun; varve stream transfers shows them\n", node, node, moves.Moves)
+			fmt.Fprintf(c.OutOrStdout(), "node %d gets no streams until varve cluster undrain %d; moves begun: %d, varve stream transfers shows them\n", node, node, moves.Moves)
 			return nil
 		},
 	}

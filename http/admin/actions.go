@@ -77,7 +77,7 @@ func (s *Server) cancelTransfer(c echo.Context, a StreamAction) error {
 	for _, status := range streams {
 		if status.Bucket == a.Bucket {
 			if err := s.node.CancelTransfer(ctx, status.Stream); err != nil {
-				return err
+				return fmt.Errorf("%s/%d: %w", a.Stream, a.Bucket, err)
 			}
 			return c.NoContent(http.StatusNoContent)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"time"
 
 	"github.com/varvedb/varve/layer"
 )
@@ -119,11 +120,16 @@ func (n *Node) Status(ctx context.Context) ClusterStatus {
 	return status
 }
 
-// NodeStatuses lists every node that ever registered, by id.
+// statusTimeout is how long a status waits for what it reads of the metadata: it is asked for most when they cannot be reached.
+const statusTimeout = time.Second
+
+// NodeStatuses lists every node that ever registered, by id. Heartbeats and loads are missing while the metadata cannot be reached.
 func (n *Node) NodeStatuses(ctx context.Context) []NodeStatus {
 	if !n.built.Load() {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
 	beats, beatsErr := n.layer.Heartbeats(ctx)
 	counts, countsErr := n.layer.Loads(ctx)
 	if err := errors.Join(beatsErr, countsErr); err != nil {

@@ -106,3 +106,17 @@ func TestUnfinishedTableIsFinished(t *testing.T) {
 	_, err := n.Stream(c.ctx(), "t", buckets-1)
 	require.NoError(t, err)
 }
+
+// The status is wanted most while the metadata cannot be reached.
+func TestStatusDuringAnOutageOfTheMetadata(t *testing.T) {
+	c := newCluster(t)
+	nodes := c.startAll(2)
+	c.metadata.close()
+	defer c.metadata.open()
+	began := time.Now()
+	status := nodes[0].Status(c.ctx())
+	require.Less(t, time.Since(began), patience/2)
+	require.Len(t, status.Nodes, 2)
+	require.True(t, status.Nodes[1].Live)
+	require.Zero(t, status.Nodes[1].Heartbeats)
+}

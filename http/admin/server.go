@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -152,8 +153,11 @@ func (s *Server) answerError(err error, c echo.Context) {
 	var elsewhere *nodes.NotController
 	switch {
 	case errors.As(err, &he):
-		status, code = he.Code, "http_error"
+		status, code = he.Code, strings.ReplaceAll(strings.ToLower(http.StatusText(he.Code)), " ", "_")
 		err = fmt.Errorf("%v", he.Message)
+		if status == http.StatusNotFound || status == http.StatusMethodNotAllowed {
+			err = fmt.Errorf("there is nothing at %s %.200q; http/admin/README.md lists what is served", c.Request().Method, c.Request().URL.Path)
+		}
 	case errors.Is(err, nodes.ErrUnknownTable), errors.Is(err, nodes.ErrUnknownBucket):
 		status, code = http.StatusNotFound, "not_found"
 	case errors.Is(err, nodes.ErrInvalidRequest), errors.Is(err, nodes.ErrInvalidName), errors.Is(err, layer.ErrInvalid):

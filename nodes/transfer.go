@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/varvedb/varve/layer"
 )
@@ -217,41 +220,49 @@ func (l *loads) extremes() (full, empty layer.NodeRow) {
 	return full, empty
 }
 
-// moveStreams begins to move streams of a node to where next says, until it says 0 or the node has none left.
+// moveStreams begins to move streams of a node to where next says, until it says 0 or the node has none left. A stream that has moved on in the
+// meantime is left out.
 func (n *Node) moveStreams(ctx context.Context, from int64, next func() int64) (int, error) {
-	begun := 0
-	to := int64(0)
-	for after := int64(0); ctx.Err() == nil; {
+	var begun atomic.Int64
+	for after := int64(0); ; {
 		page, err := n.layer.Owned(ctx, from, after, placePage)
 		if err != nil {
-			return begun, n.commandFailed("read streams", err)
+			return int(begun.Load()), n.commandFailed("read streams", err)
 		}
-		if len(page) == 0 {
-			return begun, nil
-		}
-		after = page[len(page)-1].ID
+		var group errgroup.Group
+		group.SetLimit(placeParallel)
+		done := len(page) == 0
 		for _, row := range page {
+			after = row.ID
 			if _, moving := n.view.Transfer(row.ID); moving || row.State == layer.StreamDeleting {
 				continue
 			}
-			if to == 0 {
-				to = next()
+			to := next()
+			if done = to == 0; done {
+				break
 			}
-			if to == 0 {
-				return begun, nil
-			}
-			switch _, err := n.transfer(ctx, row, to); {
-			case errors.Is(err, layer.ErrStaleLeader), errors.Is(err, layer.ErrStreamNotFound), errors.Is(err, ErrInvalidRequest):
-				n.logger.Debug("stream is not moved", "stream", row.ID, "to", to, "error", err)
-			case err != nil:
-				return begun, err
-			default:
-				begun++
-				to = 0
-			}
+			group.Go(func() error {
+				moved, err := n.moveStream(ctx, row, to)
+				if moved {
+					begun.Add(1)
+				}
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil || done {
+			return int(begun.Load()), err
 		}
 	}
-	return begun, ctx.Err()
+}
+
+// moveStream begins a move that the stream may have made pointless.
+func (n *Node) moveStream(ctx context.Context, row layer.StreamRow, to int64) (bool, error) {
+	_, err := n.transfer(ctx, row, to)
+	if errors.Is(err, layer.ErrStaleLeader) || errors.Is(err, layer.ErrStreamNotFound) || errors.Is(err, ErrInvalidRequest) {
+		n.logger.Debug("stream is not moved", "stream", row.ID, "to", to, "error", err)
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Transfers lists the pending moves.

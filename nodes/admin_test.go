@@ -14,10 +14,7 @@ import (
 )
 
 func TestStatusTellsWhatTheClusterIs(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
-	f := c.traffic(4)
-	f.flow(3)
+	c, nodes, _ := busyCluster(t, 2, 4, 3)
 
 	status := nodes[1].Status(c.ctx())
 	require.Equal(t, "test", status.Cluster)

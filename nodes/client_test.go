@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sort"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -127,6 +128,16 @@ func (c *cluster) traffic(buckets int) *traffic {
 	_, err := c.alive()[0].CreateTable(c.ctx(), CreateTable{Name: "t", Buckets: buckets})
 	require.NoError(c.t, err)
 	return &traffic{client: c.client(), acked: newChecker(), buckets: buckets}
+}
+
+// busyCluster is a cluster of so many nodes, with a table of so many buckets to which so many batches were appended.
+func busyCluster(t testing.TB, nodes int64, buckets, batches int) (*cluster, []*member, *traffic) {
+	t.Helper()
+	c := newCluster(t)
+	members := c.startAll(nodes)
+	f := c.traffic(buckets)
+	f.flow(batches)
+	return c, members, f
 }
 
 // flow appends so many batches of two records to every bucket.

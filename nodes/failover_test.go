@@ -15,11 +15,8 @@ import (
 )
 
 func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(3)
 	const buckets = 6
-	f := c.traffic(buckets)
-	f.flow(5)
+	c, nodes, f := busyCluster(t, 3, buckets, 5)
 
 	rows, err := nodes[0].Partitions(c.ctx(), "t")
 	require.NoError(t, err)
@@ -51,10 +48,7 @@ func TestDeadLeaderIsFencedAndItsStreamsAreServedElsewhere(t *testing.T) {
 }
 
 func TestDeathOfTheLeaseHolder(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(3)
-	f := c.traffic(3)
-	f.flow(3)
+	c, nodes, f := busyCluster(t, 3, 3, 3)
 	nodes[0].abandon()
 	f.flow(3)
 	f.check()
@@ -197,10 +191,7 @@ func TestOverlappingHoldersAreToldApart(t *testing.T) {
 }
 
 func TestMetadataOutageFencesNobody(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(3)
-	f := c.traffic(3)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 3, 3, 2)
 
 	c.metadata.close()
 	outage := time.Now()
@@ -231,10 +222,7 @@ func TestMetadataOutageFencesNobody(t *testing.T) {
 }
 
 func TestSlowMetadataFencesNobody(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(3)
-	f := c.traffic(3)
-	f.flow(1)
+	c, nodes, f := busyCluster(t, 3, 3, 1)
 
 	slow := c.options.NodeTimeout * 6 / 10 // six heartbeat intervals
 	c.metadata.slow(slow)
@@ -257,10 +245,7 @@ func TestSlowMetadataFencesNobody(t *testing.T) {
 }
 
 func TestCleanStopMovesStreamsAtOnce(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(3)
-	f := c.traffic(6)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 3, 6, 2)
 	for i, m := range nodes[:2] { // the lease holder among them
 		require.NoError(t, m.Stop(c.ctx()))
 		began := time.Now()
@@ -294,10 +279,7 @@ func TestRequestsAreRedirected(t *testing.T) {
 }
 
 func TestObjectStoreOutageIsLivedThrough(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
-	f := c.traffic(2)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 2, 2, 2)
 	c.store.SetOutage(true)
 	f.flow(3) // inline
 	nodes[1].abandon()
@@ -308,10 +290,7 @@ func TestObjectStoreOutageIsLivedThrough(t *testing.T) {
 }
 
 func TestLeaderThatIsCutOffRefusesNothingForGood(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
-	f := c.traffic(2)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 2, 2, 2)
 	bucket := f.ledBy(nodes[1])
 	old, err := nodes[1].Stream(c.ctx(), "t", bucket)
 	require.NoError(t, err)

@@ -86,10 +86,7 @@ func TestLogTellsTheStoryOfAFailover(t *testing.T) {
 }
 
 func TestTransferToANodeThatDiesIsGivenUp(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
-	f := c.traffic(2)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 2, 2, 2)
 	c.store.SetOutage(true) // the source cannot pack, so it cannot close
 	_, err := nodes[0].Transfer(c.ctx(), "t", f.ledBy(nodes[0]), 2)
 	require.NoError(t, err)

@@ -7,11 +7,8 @@ import (
 )
 
 func TestTransferDrainAndRebalance(t *testing.T) {
-	c := newCluster(t)
-	nodes := c.startAll(2)
 	const buckets = 8
-	f := c.traffic(buckets)
-	f.flow(2)
+	c, nodes, f := busyCluster(t, 2, buckets, 2)
 
 	_, from, err := c.leader(c.ctx(), "t", 0)
 	require.NoError(t, err)

@@ -145,35 +145,35 @@ func whole(what, text string, least int64) (int64, error) {
 	return n, nil
 }
 
-func clusterDrain(e *endpoints) *cobra.Command {
+// nodeCommand is a command about one node, which its first argument names.
+func nodeCommand(use, short string, arguments int, run func(c *cobra.Command, node int64, rest []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use: "drain NODE", Short: "Move every stream of a node to the others, and place no more on it until undrain", Args: args(cobra.ExactArgs(1)),
+		Use: use, Short: short, Args: args(cobra.ExactArgs(arguments)),
 		RunE: func(c *cobra.Command, given []string) error {
 			node, err := whole("node", given[0], 1)
 			if err != nil {
 				return err
 			}
-			var moves admin.Moves
-			if err := e.do(c.Context(), "/admin/drain", admin.NodeAction{Node: node}, &moves); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d gets no streams until varve cluster undrain %d; moves begun: %d, varve stream transfers shows them\n", node, node, moves.Moves)
-			return nil
+			return run(c, node, given[1:])
 		},
 	}
 }
 
+func clusterDrain(e *endpoints) *cobra.Command {
+	return nodeCommand("drain NODE", "Move every stream of a node to the others, and place no more on it until undrain", 1, func(c *cobra.Command, node int64, _ []string) error {
+		var moves admin.Moves
+		if err := e.do(c.Context(), "/admin/drain", admin.NodeAction{Node: node}, &moves); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "node %d gets no streams until varve cluster undrain %d; moves begun: %d, varve stream transfers shows them\n", node, node, moves.Moves)
+		return nil
+	})
+}
+
 func clusterUndrain(e *endpoints) *cobra.Command {
-	return &cobra.Command{
-		Use: "undrain NODE", Short: "Give a node the slots back that it was started with, after drain or set-slots", Args: args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, given []string) error {
-			node, err := whole("node", given[0], 1)
-			if err != nil {
-				return err
-			}
-			return e.undrain(c, node)
-		},
-	}
+	return nodeCommand("undrain NODE", "Give a node the slots back that it was started with, after drain or set-slots", 1, func(c *cobra.Command, node int64, _ []string) error {
+		return e.undrain(c, node)
+	})
 }
 
 func (e *endpoints) undrain(c *cobra.Command, node int64) error {
@@ -188,44 +188,30 @@ func (e *endpoints) undrain(c *cobra.Command, node int64) error {
 const defaultSlots = "default"
 
 func clusterSetSlots(e *endpoints) *cobra.Command {
-	return &cobra.Command{
-		Use: "set-slots NODE SLOTS|default", Short: "Change a node's weight in placement, whatever --slots it is started with, until default is given",
-		Args: args(cobra.ExactArgs(2)),
-		RunE: func(c *cobra.Command, given []string) error {
-			node, err := whole("node", given[0], 1)
-			if err != nil {
-				return err
-			}
-			if given[1] == defaultSlots {
-				return e.undrain(c, node)
-			}
-			n, err := whole("slots", given[1], 0)
-			if err != nil {
-				return err
-			}
-			slots := int(n)
-			if err := e.do(c.Context(), "/admin/slots", admin.NodeAction{Node: node, Slots: &slots}, nil); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d has %d slots until varve cluster set-slots %d default\n", node, slots, node)
-			return nil
-		},
-	}
+	const short = "Change a node's weight in placement, whatever --slots it is started with, until default is given"
+	return nodeCommand("set-slots NODE SLOTS|default", short, 2, func(c *cobra.Command, node int64, rest []string) error {
+		if rest[0] == defaultSlots {
+			return e.undrain(c, node)
+		}
+		n, err := whole("slots", rest[0], 0)
+		if err != nil {
+			return err
+		}
+		slots := int(n)
+		if err := e.do(c.Context(), "/admin/slots", admin.NodeAction{Node: node, Slots: &slots}, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "node %d has %d slots until varve cluster set-slots %d default\n", node, slots, node)
+		return nil
+	})
 }
 
 func clusterFence(e *endpoints) *cobra.Command {
-	return &cobra.Command{
-		Use: "fence NODE", Short: "End the current epoch of a node: it stops serving and exits, its streams are taken over", Args: args(cobra.ExactArgs(1)),
-		RunE: func(c *cobra.Command, given []string) error {
-			node, err := whole("node", given[0], 1)
-			if err != nil {
-				return err
-			}
-			if err := e.do(c.Context(), "/admin/fence", admin.NodeAction{Node: node}, nil); err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "node %d is fenced\n", node)
-			return nil
-		},
-	}
+	return nodeCommand("fence NODE", "End the current epoch of a node: it stops serving and exits, its streams are taken over", 1, func(c *cobra.Command, node int64, _ []string) error {
+		if err := e.do(c.Context(), "/admin/fence", admin.NodeAction{Node: node}, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(c.OutOrStdout(), "node %d is fenced\n", node)
+		return nil
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	apple "github.com/apple/foundationdb/bindings/go/src/fdb"
 
@@ -26,8 +27,9 @@ type attempt struct {
 // run is the state that an attempt, its snapshot and its reads share.
 type run struct {
 	database *database
-	ctx      context.Context // ends with the caller's, with Close, and after the transaction timeout
-	cancel   context.CancelFunc
+	ctx      context.Context // ends with the caller's, with Close, and after the transaction timeout unless the commit came first
+	cancel   context.CancelCauseFunc
+	timeout  *time.Timer
 	stop     func() bool   // takes the cancellation of tr back; false when it has started
 	stopped  chan struct{} // closed when the cancellation of tr is done
 
@@ -52,8 +54,9 @@ var (
 var errOver = fmt.Errorf("foundationdb: %w: the transaction is over", kv.ErrInvalid)
 
 func newAttempt(ctx context.Context, d *database, tr apple.Transaction) *attempt {
-	bound, cancel := context.WithTimeoutCause(ctx, d.options.TransactionTimeout, errAttemptTimeout)
+	bound, cancel := context.WithCancelCause(ctx)
 	r := &run{database: d, ctx: bound, cancel: cancel, tr: tr, stopped: make(chan struct{})}
+	r.timeout = time.AfterFunc(d.options.TransactionTimeout, func() { cancel(errAttemptTimeout) })
 	r.stop = context.AfterFunc(bound, func() {
 		defer close(r.stopped)
 		r.giveUp()
@@ -78,11 +81,12 @@ func (r *run) giveUp() {
 // end makes the attempt's later calls fail, and tells whether the C transaction can still be used.
 func (a *attempt) end() (usable bool) {
 	r := a.run
+	r.timeout.Stop()
 	usable = r.stop()
 	if !usable {
 		<-r.stopped
 	}
-	r.cancel()
+	r.cancel(nil)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over, r.closed = true, errOver
@@ -244,12 +248,17 @@ func (a *attempt) Watch(key []byte) kv.Watch {
 	return w
 }
 
-// commit commits what the attempt wrote. A transaction that wrote nothing is committed too, which starts its watches.
+// commit commits what the attempt wrote. A transaction that wrote nothing is committed too, which starts its watches. From here on
+// only the caller and Close end the attempt: a commit that is given up might still land, and could not be retried, while the library waits
+// out any outage and then knows how the commit ended, or that it cannot land any more (commit_unknown_result).
 func (a *attempt) commit() (kv.Commit, error) {
 	r := a.run
 	wrote, err := r.outcome()
 	if err != nil {
 		return kv.Commit{}, err
+	}
+	if !r.timeout.Stop() {
+		<-r.ctx.Done() // it is about to
 	}
 	if cause := ended(r.ctx); cause != nil { // not handed over yet, so nothing is unknown
 		return kv.Commit{}, codeError("commit", codeTransactionCancelled, cause)

@@ -57,7 +57,7 @@ func codeError(op string, number int, cause error) error {
 	return e
 }
 
-// commitError is the error of a commit that had been handed to the library. A cancelled or timed out one may have been
+// commitError is the error of a commit that had been handed to the library. A cancelled one may have been
 // committed, and may still be: unlike after commit_unknown_result the library does not wait until it cannot, so a
 // retry might be overtaken by it. It is therefore not retried.
 func commitError(number int, cause error) error {

@@ -23,10 +23,10 @@ type Options struct {
 	// Library is the path of libfdb_c, 7.3 or newer; empty means the dynamic linker's search.
 	Library string `flag:"fdb-library" default:"" usage:"path of FoundationDB's client library libfdb_c, 7.3 or newer; empty for the system's"`
 
-	// TransactionTimeout bounds one attempt of a transaction, not its retries; zero means DefaultTransactionTimeout. An attempt
-	// that it ends is retried, unless its commit was in flight: that is kv.ErrCommitUnknown, and not retried, because the
-	// commit could still land after the retry.
-	TransactionTimeout time.Duration `flag:"fdb-transaction-timeout" default:"10s" usage:"how long one attempt of a FoundationDB transaction may take"`
+	// TransactionTimeout bounds one attempt of a transaction up to its commit, not its retries; zero means DefaultTransactionTimeout. An
+	// attempt that it ends is retried. A commit takes as long as its caller waits: given up earlier it would have an unknown outcome, and could not be
+	// retried, since it could land after the retry.
+	TransactionTimeout time.Duration `flag:"fdb-transaction-timeout" default:"10s" usage:"how long one attempt of a FoundationDB transaction may take before it commits"`
 	// RetryLimit bounds the retries of one transaction; zero means that only its context does.
 	RetryLimit int `flag:"fdb-retry-limit" default:"0" usage:"how often a FoundationDB transaction is retried; 0 for as long as its caller waits"`
 

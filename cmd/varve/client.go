@@ -111,6 +111,9 @@ func call(ctx context.Context, method, address string, header http.Header, body 
 	if json.Unmarshal(text, &told) == nil && told.Message != "" {
 		return nil, fmt.Errorf("%s (%s)", told.Message, answer.Status)
 	}
+	if method == http.MethodHead && answer.StatusCode == http.StatusNotFound { // it has no body to say so
+		return nil, fmt.Errorf("no such stream or topic: %s (%s)", address, answer.Status)
+	}
 	return nil, fmt.Errorf("%s %s: %s %s", method, address, answer.Status, bytes.TrimSpace(text))
 }
 

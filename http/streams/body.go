@@ -67,9 +67,9 @@ func messages(body []byte, isJSON bool) ([][]byte, error) {
 func invalidJSON(err error) error {
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
-		return badRequest("invalid_json", "the body is not one JSON value: %v at byte %d; several messages go into an array", err, syntax.Offset)
+		return badRequest("invalid_json", "the body is not one JSON value (several go into an array): %v at byte %d", err, syntax.Offset)
 	}
-	return badRequest("invalid_json", "the body is not one JSON value: %v", err)
+	return badRequest("invalid_json", "the body is not one JSON value (several go into an array): %v", err)
 }
 
 // batchOf makes one record batch of messages. writerSeq, unless empty, goes with the last of them, where the engine finds it again.

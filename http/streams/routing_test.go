@@ -198,7 +198,7 @@ func TestRefusalsSayWhatIsWrong(t *testing.T) {
 		{http.MethodPatch, Prefix + "a", "", nil, http.StatusMethodNotAllowed, "method_not_allowed", "PATCH is not a method of streams"},
 		{http.MethodGet, Prefix + "a", "", nil, http.StatusNotFound, "not_found", "no such stream or topic"},
 		{http.MethodPut, Prefix + "a", "[1", []string{"Content-Type", typeJSON}, http.StatusBadRequest, "invalid_json", "unexpected end of JSON input at byte 2"},
-		{http.MethodPut, Prefix + "a", `{} {}`, []string{"Content-Type", typeJSON}, http.StatusBadRequest, "invalid_json", "several messages go into an array"},
+		{http.MethodPut, Prefix + "a", `{} {}`, []string{"Content-Type", typeJSON}, http.StatusBadRequest, "invalid_json", "several go into an array"},
 		{http.MethodPut, Prefix + "a", "", []string{"Content-Type", "nonsense"}, http.StatusBadRequest, "invalid_content_type", `"nonsense": want a media type`},
 		{http.MethodPut, Prefix + "a", "", []string{headerForkedFrom, "/b"}, http.StatusNotImplemented, "not_implemented", "forks are not offered"},
 	} {

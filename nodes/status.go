@@ -48,7 +48,7 @@ type BucketStatus struct {
 	Epoch       int64  `json:"epoch"`
 	OpenBy      string `json:"open_by,omitempty"` // node epoch, such as 1@3
 	Start       int64  `json:"start"`
-	PackedEnd   int64  `json:"packed_end"`            // end of what lies in data objects
+	PackedEnd   int64  `json:"packed_end"`            // end of what the index has
 	End         *int64 `json:"end,omitempty"`         // durable end, told by the leader only
 	Ended       *int64 `json:"ended,omitempty"`       // offset at which the stream was ended for ever
 	TransferTo  int64  `json:"transfer_to,omitempty"` // target of a pending transfer

@@ -225,7 +225,7 @@ func (s *syncTask) close(ctx context.Context, row layer.StreamRow) error {
 	return nil
 }
 
-// release closes a stream in the engine, so that everything in it is in data objects, and then its row.
+// release closes a stream in the engine, so that everything in it is in the index, and then its row.
 func (s *syncTask) release(ctx context.Context, stream *engine.Stream) error {
 	err := s.node.engine.Close(ctx, stream)
 	if err == nil {

@@ -102,7 +102,7 @@ func TestStartRefused(t *testing.T) {
 	for name, s := range map[string]start{
 		"port in use":       {args: []string{"--kafka-listen", taken.Addr().String()}, code: exitFailed, says: []string{"--kafka-listen", taken.Addr().String(), "another process listens on this port"}, within: 5 * time.Second},
 		"foreign address":   {args: []string{"--http-listen", "192.0.2.1:80"}, code: exitFailed, says: []string{"--http-listen", "cannot assign requested address"}},
-		"no such port":      {args: []string{"--http-listen", "127.0.0.1:99999"}, code: exitFailed, says: []string{"--http-listen", "invalid port"}},
+		"no such port":      {args: []string{"--http-listen", "127.0.0.1:99999"}, code: exitUsage, says: []string{"http-listen", `"127.0.0.1:99999"`, "0 to 65535"}},
 		"address":           {args: []string{"--admin-listen", "localhost"}, code: exitUsage, says: []string{"admin-listen", `"localhost"`, "host:port"}},
 		"flag":              {args: []string{"--no-such-flag"}, code: exitUsage, says: []string{"--no-such-flag"}},
 		"argument":          {args: []string{"extra"}, code: exitUsage, says: []string{`"extra"`}},

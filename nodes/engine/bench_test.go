@@ -26,7 +26,7 @@ func BenchmarkAppend(b *testing.B) {
 			w.options.PackInterval = 10 * time.Second
 			l := w.start()
 			w.store.After(func(_ context.Context, op, key string) error {
-				if op == objects.OpPut { // nobody reads them here, and memory is bounded
+				if op == objects.OpPut || op == objects.OpPutIfAbsent { // nobody reads them here, and memory is bounded
 					w.store.Remove(key)
 				}
 				return nil

@@ -43,7 +43,9 @@ race: $(FDB_READY) $(VERSITYGW) build ## run the tests under the race detector
 test-fdb: $(FDB_READY) build ## run the tests on the cluster of VARVE_TEST_CLUSTER_FILE (client library: VARVE_TEST_FDB_LIBRARY)
 	@test -n "$(VARVE_TEST_CLUSTER_FILE)" || { echo 'set VARVE_TEST_CLUSTER_FILE to the cluster file of a FoundationDB 7.3 or newer that tests may write to'; exit 1; }
 	@test -n "$(FDB_TAGS)" || { echo 'the FoundationDB engine needs a C compiler: install gcc'; exit 1; }
-	$(FDB_ENV) ops/test $(GO) test $(FDB_TAGS) -count=1 -timeout 60m $(TESTFLAGS) $(PACKAGES)
+	@test -r "$(VARVE_TEST_CLUSTER_FILE)" || { echo '$(VARVE_TEST_CLUSTER_FILE) cannot be read'; exit 1; }
+	$(FDB_ENV) VARVE_TEST_CLUSTER_FILE=$(abspath $(VARVE_TEST_CLUSTER_FILE)) $(if $(findstring /,$(VARVE_TEST_FDB_LIBRARY)),VARVE_TEST_FDB_LIBRARY=$(abspath $(VARVE_TEST_FDB_LIBRARY))) \
+		ops/test $(GO) test $(FDB_TAGS) -count=1 -p 2 -timeout 60m $(TESTFLAGS) $(PACKAGES)
 
 .PHONY: test-clients
 test-clients: build $(BUILD)/clients/python/done $(BUILD)/clients/node/done ## test with Kafka clients of Python and Node.js, which it installs below .build

@@ -29,7 +29,10 @@ func TestMain(m *testing.M) { os.Exit(runTests(m)) }
 
 func runTests(m *testing.M) int {
 	if os.Getenv("VARVE_TEST_CLUSTER_FILE") != "" {
-		return m.Run()
+		if code := m.Run(); code != 0 {
+			return code
+		}
+		return stopReal()
 	}
 	directory, err := os.MkdirTemp("", "varve-fdb")
 	if err != nil {
@@ -79,6 +82,15 @@ func checkEnd() int {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", step.what, step.err)
 			return 1
 		}
+	}
+	return 0
+}
+
+// stopReal is checkEnd for a real library.
+func stopReal() int {
+	if err := errors.Join(goleak.Find(fdbtest.IgnoreNetwork()), StopNetwork(), goleak.Find()); err != nil {
+		fmt.Fprintln(os.Stderr, "end of the network:", err)
+		return 1
 	}
 	return 0
 }

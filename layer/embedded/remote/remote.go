@@ -14,6 +14,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -86,7 +87,9 @@ func (db *Database) Close() error {
 	db.closed = true
 	var errs []error
 	for c := range db.open {
-		errs = append(errs, c.Close())
+		if err := c.Close(); !errors.Is(err, net.ErrClosed) { // one that has failed is closed, and perhaps not yet forgotten
+			errs = append(errs, err)
+		}
 	}
 	db.idle, db.open = nil, map[*conn]struct{}{}
 	db.mu.Unlock()

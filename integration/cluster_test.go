@@ -259,6 +259,19 @@ func TestStreamMadeByNodeWithoutSlots(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "first", out)
 	}
+
+	n.Stop()
+	n.Start()
+	n.AwaitReady()
+	slots := func() string {
+		out, err := n.Varve("cluster", "nodes", "--admin", n.Admin)
+		require.NoError(t, err)
+		return out
+	}
+	require.Contains(t, slots(), "0 (own: 1)", "a restart does not give the slots back")
+	out, err = n.Varve("cluster", "undrain", "1", "--admin", n.Admin)
+	require.NoError(t, err, out)
+	require.NotContains(t, slots(), "own")
 }
 
 // The metadata is away for longer than the node timeout. Nobody is fenced for it, appends go on through object segments until

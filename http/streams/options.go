@@ -2,6 +2,7 @@ package streams
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/varvedb/varve/nodes"
@@ -27,6 +28,12 @@ func (o Options) Validate() error {
 		return fmt.Errorf("http-max-chunk is %d, want 1 to 1 GiB", o.MaxChunk)
 	case o.LongPollTimeout <= 0 || o.SSELifetime <= 0 || o.AppendTimeout <= 0:
 		return fmt.Errorf("http-long-poll-timeout, http-sse-lifetime and http-append-timeout must be greater than 0")
+	}
+	for _, origin := range o.CORSOrigins {
+		scheme, host, ok := strings.Cut(origin, "://")
+		if origin != "*" && origin != "null" && (!ok || scheme == "" || host == "" || strings.Contains(host, "/")) {
+			return fmt.Errorf("http-cors-origins has %.100q, want * or origins such as https://app.example.com, without a path", origin)
+		}
 	}
 	switch o.Routing {
 	case RoutingLocal, RoutingRedirect, RoutingProxy:

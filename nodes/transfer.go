@@ -109,7 +109,7 @@ func (n *Node) changeSlots(ctx context.Context, node int64, change func() error)
 	return nil
 }
 
-// DrainNode begins to move every stream of a node to the others, and lets no more be placed on it until ResetSlots, over restarts of it too. It tells how
+// DrainNode gives up moves to a node, begins to move every stream of it to the others, and lets no more be placed on it until ResetSlots, over restarts of it too. It tells how
 // many moves it began. Errors: ErrInvalidRequest (no such node, or no other can take its streams: then nothing was done), ErrUnavailable.
 func (n *Node) DrainNode(ctx context.Context, node int64) (int, error) {
 	load, err := n.currentLoads(ctx)
@@ -122,6 +122,14 @@ func (n *Node) DrainNode(ctx context.Context, node int64) (int, error) {
 	}
 	if err := n.SetSlots(ctx, node, 0); err != nil {
 		return 0, err
+	}
+	for _, t := range n.view.Transfers() {
+		if t.To != node {
+			continue
+		}
+		if err := n.CancelTransfer(ctx, t.Stream); err != nil && !errors.Is(err, ErrInvalidRequest) { // done a moment ago: then it is moved below
+			return 0, err
+		}
 	}
 	return n.moveStreams(ctx, node, load.pick)
 }

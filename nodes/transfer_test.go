@@ -67,6 +67,23 @@ func TestDrainedNodeStaysDrainedOverARestart(t *testing.T) {
 	f.check()
 }
 
+// A move to a node that is drained before it is done is given up.
+func TestDrainGivesUpMovesToTheNode(t *testing.T) {
+	c, nodes, f := busyCluster(t, 2, 2, 1)
+	c.store.SetOutage(true) // the source cannot pack, so it cannot close
+	_, err := nodes[0].Transfer(c.ctx(), "t", f.ledBy(nodes[0]), 2)
+	require.NoError(t, err)
+	_, err = nodes[0].DrainNode(c.ctx(), 2)
+	require.NoError(t, err)
+	c.store.SetOutage(false)
+	c.eventually("node 1 has all", func() bool {
+		pending, err := nodes[0].Transfers(c.ctx())
+		return err == nil && len(pending) == 0 && nodes[0].serving() == 2 && nodes[1].serving() == 0
+	})
+	f.flow(1)
+	f.check()
+}
+
 // A drain that nobody could take the streams of changes nothing.
 func TestLastNodeCannotBeDrained(t *testing.T) {
 	c := newCluster(t)

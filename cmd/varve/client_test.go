@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -73,6 +75,16 @@ func TestAListenerThatDoesNotAnswerIsNamed(t *testing.T) {
 		_, err := varve(t, nil, strings.Fields(line)...)
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// What a node is configured with serves to inspect it, whatever else the file says.
+func TestInspectTakesTheConfigurationOfTheNode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "varve.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("data-dir: /nowhere/at/all\nkafka-default-partitions: 3\n"), 0o600))
+	_, err := varve(t, nil, "inspect", "--config", file)
+	require.ErrorContains(t, err, "there is no metadata in data directory /nowhere/at/all")
+	_, err = varve(t, nil, "inspect", "check", "--config", file)
+	require.ErrorContains(t, err, "/nowhere/at/all")
 }
 
 func TestVersion(t *testing.T) {

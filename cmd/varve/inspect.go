@@ -27,6 +27,7 @@ import (
 // inspection is where metadata is read from: the admin listener of a running node, else the database itself.
 type inspection struct {
 	config wiring.Config
+	file   string // of the node's configuration; "" for none
 	admin  string
 	rows   layer.InspectOptions
 	asJSON bool
@@ -39,7 +40,7 @@ func newInspect() *cobra.Command {
 		Use:   "inspect",
 		Short: "Show the rows of the metadata, decoded",
 		Long: `Show the rows of the metadata, decoded. With --cluster-file they are read from FoundationDB. Otherwise a node that serves the data directory is
-asked by its admin listener; when none runs, the embedded engine is opened.`,
+asked by its admin listener; when none runs, the embedded engine is opened. Settings come from flags, environment and --config, as those of serve do.`,
 		Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if in.rows.Limit < 0 {
@@ -51,21 +52,20 @@ asked by its admin listener; when none runs, the embedded engine is opened.`,
 			return in.show(c)
 		},
 	}
-	if err := settings.Bind(c.PersistentFlags(), &in.config.Process); err != nil {
-		panic(err)
-	}
-	if err := settings.Bind(c.PersistentFlags(), &in.config.FDB); err != nil {
-		panic(err)
+	if err := settings.Bind(c.PersistentFlags(), &in.config); err != nil {
+		panic(err) // a tag that does not parse, as in serve
 	}
 	hideAllBut(c, "data-dir", "cluster", "subspace", "cluster-file", "fdb-library")
 	f := c.PersistentFlags()
+	f.StringVar(&in.file, "config", fromEnv("config", ""), "configuration file of the node")
 	f.StringVar(&in.admin, "admin", fromEnv("admin", ""), "host:port of a node's admin listener to ask")
 	f.BoolVar(&in.asJSON, "json", false, "a JSON object a line")
-	f.StringVar(&in.rows.Keyspace, "keyspace", "", "only this keyspace, such as stream or wal")
-	f.Int64Var(&in.rows.Stream, "stream", 0, "only rows of this stream id")
-	f.Int64Var(&in.rows.Node, "node", 0, "only rows of this node id")
-	c.Flags().BoolVar(&in.follow, "follow", false, "show what is appended to the metadata log, until interrupted")
-	f.IntVar(&in.rows.Limit, "limit", 0, "no more rows than this; 0 for all")
+	rows := c.Flags()
+	rows.StringVar(&in.rows.Keyspace, "keyspace", "", "only this keyspace, such as stream or wal")
+	rows.Int64Var(&in.rows.Stream, "stream", 0, "only rows of this stream id")
+	rows.Int64Var(&in.rows.Node, "node", 0, "only rows of this node id")
+	rows.BoolVar(&in.follow, "follow", false, "show what is appended to the metadata log, until interrupted")
+	rows.IntVar(&in.rows.Limit, "limit", 0, "no more rows than this; 0 for all")
 	c.AddCommand(&cobra.Command{
 		Use: "check", Short: "Check the invariants of the metadata and list what is wrong", Args: args(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error { return in.check(c) },
@@ -84,7 +84,7 @@ func hideAllBut(c *cobra.Command, shown ...string) {
 
 // source gives the metadata: ask is set when a node answers for it, otherwise store is open.
 func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, done func(), err error) {
-	if err := settings.Load(c.Flags(), ""); err != nil {
+	if err := settings.Load(c.Flags(), in.file); err != nil {
 		return "", nil, nil, &usageError{err}
 	}
 	if in.admin != "" {

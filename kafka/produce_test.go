@@ -291,12 +291,13 @@ func TestProduceTimesOut(t *testing.T) {
 	n := s.start()
 	n.create(t, "t", 1, nil)
 	w := n.wire(t)
+	require.Zero(t, w.produce(9, produceOf("t", 0, one("first"))).ErrorCode, "the stream is open")
 	s.store.SetOutage(true)
 	k := produceOf("t", 0, one(strings.Repeat("x", 900_000))) // too large to go inline: waits for the store
 	k.TimeoutMillis = 50
 	require.Equal(t, "REQUEST_TIMED_OUT", errorName(w.produce(9, k).ErrorCode))
 	s.store.SetOutage(false)
-	later := fetchOf("t", 0, 0)
+	later := fetchOf("t", 0, 1)
 	require.NotEmpty(t, w.fetch(12, later).RecordBatches, "it became durable later")
 }
 

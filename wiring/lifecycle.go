@@ -124,7 +124,7 @@ func (p process) start(ctx context.Context) error {
 	if err := objects.CheckAccess(ctx, p.Objects); err != nil {
 		return fmt.Errorf("--storage: %w", err)
 	}
-	if err := awaitDatabase(ctx, p.Database, p.Logger); err != nil {
+	if err := AwaitDatabase(ctx, p.Database, p.Logger); err != nil {
 		return err
 	}
 	if err := p.Layer.EnsureFormat(ctx); err != nil {

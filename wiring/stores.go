@@ -93,8 +93,8 @@ type reachable interface {
 // sayEvery is how often a process that waits for its stores says so.
 const sayEvery = 3 * time.Second
 
-// awaitDatabase returns once the database answers, and says every few seconds that it does not.
-func awaitDatabase(ctx context.Context, db kv.Database, logger *slog.Logger) error {
+// AwaitDatabase returns once the database answers, and says every few seconds that it does not.
+func AwaitDatabase(ctx context.Context, db kv.Database, logger *slog.Logger) error {
 	if r, ok := db.(reachable); ok {
 		return r.WaitReachable(ctx, sayEvery)
 	}

@@ -100,7 +100,8 @@ func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, 
 			return "", nil, nil, fmt.Errorf("there is no metadata in data directory %s: %w", in.config.Process.DataDir, err)
 		}
 	}
-	db, err := wiring.OpenDatabase(ctx, in.config, slog.New(slog.DiscardHandler))
+	warnings := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	db, err := wiring.OpenDatabase(ctx, in.config, warnings)
 	if errors.Is(err, embedded.ErrInUse) {
 		local, readErr := wiring.ReadAddresses(in.config.Process.DataDir)
 		if readErr != nil || local.Admin == "" {
@@ -110,6 +111,9 @@ func (in *inspection) source(c *cobra.Command) (ask string, store *layer.Store, 
 	}
 	if err != nil {
 		return "", nil, nil, err
+	}
+	if err := wiring.AwaitDatabase(ctx, db, warnings); err != nil {
+		return "", nil, nil, errors.Join(err, db.Close())
 	}
 	store, err = wiring.NewLayer(in.config, db)
 	return "", store, func() { db.Close() }, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -102,7 +103,36 @@ func newDevCluster(ctx context.Context, o devOptions, out io.Writer) (*devCluste
 		d.shared = append(d.shared, "--cluster-file", path)
 		return d, nil
 	}
-	return d, d.serveMetadata(ctx)
+	if err := d.serveMetadata(ctx); err != nil {
+		return nil, err
+	}
+	d.leaveTakenPorts() // only now: who has the metadata has the nodes, so that it is no node of this cluster that listens there
+	return d, nil
+}
+
+// leaveTakenPorts lets nodes choose other ports in place of those that another process has by now.
+func (d *devCluster) leaveTakenPorts() {
+	for _, n := range d.nodes {
+		for _, address := range []*string{&n.Kafka, &n.HTTP, &n.Admin} {
+			if taken(*address) {
+				d.say("node %d: %s is in use by now, another port is chosen", n.ID, *address)
+				*address = ""
+			}
+		}
+	}
+}
+
+// taken tells whether another process listens on an address.
+func taken(address string) bool {
+	if address == "" {
+		return false
+	}
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return true
+	}
+	l.Close()
+	return false
 }
 
 // serveMetadata opens the embedded engine and lends it to the nodes until d.metadata is called.

@@ -34,9 +34,7 @@ func (e *Engine) writePack(ctx context.Context, p *packPlan) (layer.Pack, error)
 		}
 	}
 	if p.attempts == 1 {
-		if err := e.cacheAdopted(p); err != nil {
-			return layer.Pack{}, packError(p, err)
-		}
+		e.cacheAdopted(p)
 	}
 	entries, metas, err := e.writeObjects(ctx, keys, p.objects, forPack)
 	if err != nil {

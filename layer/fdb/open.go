@@ -84,6 +84,9 @@ func (d *Database) WaitReachable(ctx context.Context, interval time.Duration) er
 			cancel()
 			return err
 		}
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", interval)
+		}
 		d.logger.Warn("foundationdb cluster is not available", "cluster", d.cluster.String(), "error", err)
 		<-attempt.Done() // an error that came early must not make a busy loop
 		cancel()

@@ -46,6 +46,7 @@ func sources() []string {
 	headers := filepath.Join(clientDir(), "shim", "foundationdb")
 	return []string{
 		filepath.Join(clientDir(), "testdata", "fake_fdb_c.c"),
+		filepath.Join(clientDir(), "testdata", "shared_log.h"),
 		filepath.Join(headers, "fdb_c.h"),
 		filepath.Join(headers, "functions.h"),
 	}

@@ -1,9 +1,10 @@
 /*
- * A libfdb_c for tests: the functions of functions.h over an in-memory store, one per cluster file path.
+ * A libfdb_c for tests: the functions of functions.h over an in-memory store, one per cluster file path. When the description in the cluster
+ * file is "shared", processes share the store: each has a replica that follows a log in a file beside the cluster file (shared_log.h).
  *
  * It has what the engine relies on: futures that a network thread completes, callbacks, snapshots, reads of one's own
  * writes, conflict detection, versionstamps, atomic addition, watches, batches, cancelled and timed-out work. It is not
- * FoundationDB: one mutex guards everything, all history is kept, and a commit takes effect at once.
+ * FoundationDB: one mutex guards everything in a process, and a commit takes effect at once.
  *
  * The database option machine_id takes commands, so that tests reach them through the Go binding:
  *   fault POINT CODE COUNT   the next COUNT operations at POINT fail with CODE. POINT is grv, read, commit (not applied),
@@ -12,13 +13,15 @@
  *   lock 0|1                 the database is locked
  *   connected 0|1            a multi-version client that does not know the cluster's version yet: transactions made meanwhile are
  *                            hollow. Nothing but a reset ends what waits on them; connecting does so with 1039
- *   advance VERSIONS         versions pass
+ *   advance VERSIONS         versions pass; not in a shared store
+ * All of them act on the process only, even when the store is shared.
  * The environment variable FAKE_FDB_COMMAND gives every store one command when it is made, for processes that tests start, and
  * FAKE_FDB_LATENCY_MICROS makes everything that would ask the cluster take so long.
  *
  * It lacks what the engine does not use (see optional in shim.c). Compiled with -DFAKE_MAX_API_VERSION=N it claims to be older, with -DFAKE_INCOMPLETE it lacks
  * a function that the engine does use.
  */
+#define _GNU_SOURCE
 #define VARVE_FDB_C_EXPORT
 #include <foundationdb/fdb_c.h>
 
@@ -29,11 +32,14 @@
 #include <string.h>
 #include <time.h>
 
+#include "shared_log.h"
+
 #ifndef FAKE_MAX_API_VERSION
 #define FAKE_MAX_API_VERSION 730
 #endif
 
 enum { BATCH_ROWS = 40, LIFE_VERSIONS = 5000000, VERSION_STEP = 100, STAMP = 10 };
+enum { IDLE_VERSIONS = 20000, POLL_NANOS = 1000000, SWEEP_ROWS = 1000 };
 enum { PARK = -1, HOLD = -2 }; /* what a job returns that cannot finish now: try again after any command, or when enqueued */
 enum { MODE_WANT_ALL = -2, MODE_ITERATOR = -1, MODE_EXACT = 0, MODE_SERIAL = 4 };
 enum { MAX_KEY = 10000, MAX_VALUE = 100000 };
@@ -133,8 +139,11 @@ typedef struct Store {
 	int n, cap;
 	Written* log;
 	int log_n, log_cap;
+	int n_kept, log_kept;   /* after the last sweep */
 	int64_t version, epoch; /* versions pass with time, a million a second, from epoch on */
-	int locked, commits, disconnected;
+	int64_t oldest;         /* what lies before it cannot be read any more */
+	SharedLog* shared;      /* NULL: the store is the process's own */
+	int locked, disconnected;
 	int fault_code[POINTS], fault_count[POINTS], hang[POINTS];
 	FDBFuture* watches;
 	struct Store* next;
@@ -144,11 +153,11 @@ struct FDB_database {
 	Store* store;
 };
 
-typedef enum { OP_SET, OP_CLEAR, OP_ADD, OP_STAMPED_KEY, OP_STAMPED_VALUE } OpType;
+typedef enum { OP_SET, OP_CLEAR, OP_ADD, OP_STAMPED_KEY, OP_STAMPED_VALUE, OP_WRITTEN } OpType;
 
 typedef struct {
 	OpType type;
-	Bytes a, b; /* key and value; begin and end of a clear */
+	Bytes a, b; /* key and value; begin and end of a clear, and of a span that only counts as written */
 } Op;
 
 struct FDB_transaction {
@@ -219,6 +228,50 @@ static Revision* look_up(Store* s, Bytes key, int64_t version) {
 	return found ? revision_at(&s->rows[i], version) : NULL;
 }
 
+/* forget_old drops the revisions of a row that nobody can read any more. */
+static void forget_old(Row* r, int64_t horizon) {
+	int first = 0;
+	while (first + 1 < r->n && r->at[first + 1].version <= horizon)
+		first++;
+	for (int i = 0; i < first; i++)
+		free(r->at[i].value.p);
+	memmove(r->at, r->at + first, sizeof(Revision) * (size_t)(r->n -= first));
+}
+
+static int is_dead(Row* r, int64_t horizon) { return r->n == 1 && !r->at[0].present && r->at[0].version <= horizon; }
+
+static void free_row(Row* r) {
+	for (int i = 0; i < r->n; i++)
+		free(r->at[i].value.p);
+	free(r->at);
+	free(r->key.p);
+}
+
+/* sweep drops what only transactions that are too old would see, whenever there may be much of it. */
+static void sweep(Store* s) {
+	int64_t horizon = s->version - LIFE_VERSIONS;
+	if (s->n > 2 * s->n_kept + SWEEP_ROWS) {
+		int n = 0;
+		for (int i = 0; i < s->n; i++) {
+			forget_old(&s->rows[i], horizon);
+			if (is_dead(&s->rows[i], horizon))
+				free_row(&s->rows[i]);
+			else
+				s->rows[n++] = s->rows[i];
+		}
+		s->n = s->n_kept = n;
+	}
+	if (s->log_n > 2 * s->log_kept + SWEEP_ROWS) {
+		int first = 0;
+		for (; first < s->log_n && s->log[first].version <= horizon; first++) {
+			free(s->log[first].span.begin.p);
+			free(s->log[first].span.end.p);
+		}
+		memmove(s->log, s->log + first, sizeof(Written) * (size_t)(s->log_n -= first));
+		s->log_kept = s->log_n;
+	}
+}
+
 /* put takes over value. */
 static void put(Store* s, Bytes key, int present, Bytes value, int64_t version) {
 	int found, i = find_row(s, key, &found);
@@ -229,6 +282,7 @@ static void put(Store* s, Bytes key, int present, Bytes value, int64_t version) 
 		s->rows[i] = (Row){ dup_bytes(key), NULL, 0 };
 	}
 	Row* r = &s->rows[i];
+	forget_old(r, version - LIFE_VERSIONS);
 	r->at = grow(r->at, sizeof(Revision) * (size_t)(r->n + 1));
 	r->at[r->n++] = (Revision){ version, present, value };
 }
@@ -239,8 +293,14 @@ static int64_t micros(void) {
 	return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
+static void tick_shared(Store* s);
+
 /* tick lets versions pass that time has brought. */
 static void tick(Store* s) {
+	if (s->shared != NULL) {
+		tick_shared(s);
+		return;
+	}
 	int64_t now = micros() - s->epoch;
 	if (s->version < now)
 		s->version = now;
@@ -392,11 +452,33 @@ static void complete(FDBFuture* f, int error) {
 	unref(f);
 }
 
+static void catch_up(Store* s);
+
+/* await_work waits for a future, or for a moment when other processes may have written. */
+static void await_work(void) {
+	int shared = 0;
+	for (Store* s = stores; s != NULL; s = s->next)
+		shared |= s->shared != NULL;
+	if (!shared) {
+		pthread_cond_wait(&wake, &mu);
+		return;
+	}
+	struct timespec until;
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += POLL_NANOS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&wake, &mu, &until);
+	for (Store* s = stores; s != NULL; s = s->next)
+		if (s->shared != NULL)
+			catch_up(s);
+}
+
 fdb_error_t fdb_run_network(void) {
 	lock();
 	while (!is_stopped) {
 		if (head == NULL) {
-			pthread_cond_wait(&wake, &mu);
+			await_work();
 			continue;
 		}
 		FDBFuture* f = head;
@@ -530,6 +612,18 @@ fdb_error_t fdb_future_get_keyvalue_array(FDBFuture* f, const FDBKeyValue** rows
 
 static int command(Store* s, const char* text);
 
+/* is_shared tells whether the description in a cluster file says so. */
+static int is_shared(const char* path) {
+	char line[1024];
+	int shared = 0;
+	FILE* file = fopen(path, "re");
+	while (file != NULL && fgets(line, sizeof line, file) != NULL)
+		shared |= strncmp(line, "shared:", 7) == 0;
+	if (file != NULL)
+		fclose(file);
+	return shared;
+}
+
 fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 	if (path == NULL)
 		return 1515;
@@ -542,8 +636,11 @@ fdb_error_t fdb_create_database(const char* path, FDBDatabase** out) {
 		s->path = strdup(path);
 		s->version = 1000000;
 		s->epoch = micros() - s->version;
+		if (is_shared(path))
+			s->shared = log_open(path);
 		s->next = stores;
 		stores = s;
+		pthread_cond_broadcast(&wake);
 		const char* first = getenv("FAKE_FDB_COMMAND");
 		if (first != NULL && command(s, first) != 0)
 			abort();
@@ -583,7 +680,7 @@ static int command(Store* s, const char* text) {
 	} else if (strcmp(name, "connected") == 0) {
 		s->disconnected = !atoi(point);
 		enqueue_parked();
-	} else if (strcmp(name, "advance") == 0) {
+	} else if (strcmp(name, "advance") == 0 && s->shared == NULL) {
 		s->epoch -= atoll(point);
 		tick(s);
 	} else {
@@ -686,12 +783,16 @@ static int get_read_version(FDBTransaction* t) {
 	return 0;
 }
 
+static int is_too_old(FDBTransaction* t) {
+	return t->store->version - t->read_version > LIFE_VERSIONS || t->read_version < t->store->oldest;
+}
+
 static int begin_read(FDBTransaction* t) {
 	int error = get_read_version(t);
 	if (error == 0)
 		error = trip(t->store, AT_READ);
 	tick(t->store);
-	if (error == 0 && t->store->version - t->read_version > LIFE_VERSIONS)
+	if (error == 0 && is_too_old(t))
 		error = 1007;
 	return error;
 }
@@ -1083,13 +1184,17 @@ static void log_write(Store* s, Bytes begin, Bytes end) {
 	s->log[s->log_n++] = (Written){ s->version, { begin, end } };
 }
 
-static void apply_op(FDBTransaction* t, Op* op) {
-	Store* s = t->store;
-	Bytes key = op->type == OP_STAMPED_KEY ? stamped(op->a, t->stamp) : dup_bytes(op->a);
+static void apply_op(Store* s, Op* op, const uint8_t* stamp) {
+	if (op->type == OP_WRITTEN) {
+		log_write(s, dup_bytes(op->a), dup_bytes(op->b));
+		return;
+	}
+	Bytes key = op->type == OP_STAMPED_KEY ? stamped(op->a, stamp) : dup_bytes(op->a);
 	if (op->type == OP_CLEAR) {
 		int found, last = find_row(s, op->b, &found);
 		for (int i = find_row(s, op->a, &found); i < last; i++)
-			put(s, s->rows[i].key, 0, copy_bytes(NULL, 0), s->version);
+			if (s->rows[i].at[s->rows[i].n - 1].present)
+				put(s, s->rows[i].key, 0, copy_bytes(NULL, 0), s->version);
 		log_write(s, key, dup_bytes(op->b));
 		return;
 	}
@@ -1097,22 +1202,158 @@ static void apply_op(FDBTransaction* t, Op* op) {
 	if (op->type == OP_ADD)
 		put(s, key, 1, add_values(old != NULL ? old->value : (Bytes){ 0 }, op->b), s->version);
 	else
-		put(s, key, 1, op->type == OP_STAMPED_VALUE ? stamped(op->b, t->stamp) : dup_bytes(op->b), s->version);
+		put(s, key, 1, op->type == OP_STAMPED_VALUE ? stamped(op->b, stamp) : dup_bytes(op->b), s->version);
 	log_write(s, key, after(key));
+}
+
+static void stamp_of(int64_t version, uint8_t* stamp) {
+	for (int i = 0; i < 8; i++)
+		stamp[i] = (uint8_t)(version >> (56 - 8 * i));
+	stamp[8] = 0;
+	stamp[9] = (uint8_t)(version / VERSION_STEP % 5);
 }
 
 static void apply(FDBTransaction* t, int ops) {
 	Store* s = t->store;
 	s->version += VERSION_STEP;
 	t->committed_version = s->version;
-	for (int i = 0; i < 8; i++)
-		t->stamp[i] = (uint8_t)(s->version >> (56 - 8 * i));
-	t->stamp[8] = 0;
-	t->stamp[9] = (uint8_t)(s->commits++ % 5);
+	stamp_of(s->version, t->stamp);
 	for (int i = 0; i < ops; i++)
-		apply_op(t, &t->ops[i]);
+		apply_op(s, &t->ops[i], t->stamp);
 	for (int i = 0; i < t->writes.n; i++)
-		log_write(s, dup_bytes(t->writes.at[i].begin), dup_bytes(t->writes.at[i].end));
+		apply_op(s, &(Op){ OP_WRITTEN, t->writes.at[i].begin, t->writes.at[i].end }, t->stamp);
+	sweep(s);
+}
+
+/* ---- a shared store ---- */
+
+static void append_bytes(Bytes* to, const void* p, int n) {
+	to->p = grow(to->p, (size_t)(to->n + n));
+	if (n > 0)
+		memcpy(to->p + to->n, p, (size_t)n);
+	to->n += n;
+}
+
+static void write_op(Bytes* to, OpType type, Bytes a, Bytes b) {
+	int head[3] = { (int)type, a.n, b.n };
+	append_bytes(to, head, sizeof head);
+	append_bytes(to, a.p, a.n);
+	append_bytes(to, b.p, b.n);
+}
+
+/* read_op takes an operation, borrowed, from the front of what write_op wrote. */
+static Op read_op(Bytes* from) {
+	int head[3];
+	memcpy(head, from->p, sizeof head);
+	uint8_t* p = from->p + sizeof head;
+	Op op = { (OpType)head[0], { p, head[1] }, { p + head[1], head[2] } };
+	from->p = op.b.p + op.b.n;
+	from->n -= (int)sizeof head + op.a.n + op.b.n;
+	return op;
+}
+
+static void replay(Store* s, int64_t version, Bytes ops) {
+	uint8_t stamp[STAMP];
+	stamp_of(version, stamp);
+	s->version = version;
+	while (ops.n > 0) {
+		Op op = read_op(&ops);
+		apply_op(s, &op, stamp);
+	}
+	sweep(s);
+}
+
+/* start_over replaces a replica that is too far behind the log by the snapshot in it. Transactions that began before are too old. */
+static void start_over(Store* s) {
+	for (int i = 0; i < s->n; i++)
+		free_row(&s->rows[i]);
+	for (int i = 0; i < s->log_n; i++) {
+		free(s->log[i].span.begin.p);
+		free(s->log[i].span.end.p);
+	}
+	s->n = s->log_n = 0;
+	Bytes rows = { 0 };
+	rows.p = log_read_snapshot(s->shared, &s->oldest, &rows.n);
+	replay(s, s->oldest, rows);
+	free(rows.p);
+}
+
+/* catch_up applies what processes have committed, this one included. */
+static void catch_up(Store* s) {
+	int64_t version;
+	Bytes ops;
+	int changed = 0;
+	for (;; changed = 1) {
+		ops.p = NULL;
+		switch (log_next(s->shared, &version, &ops.p, &ops.n)) {
+		case LOG_END:
+			if (changed)
+				fire_watches(s);
+			return;
+		case LOG_BEHIND:
+			start_over(s);
+			break;
+		case LOG_RECORD:
+			replay(s, version, ops);
+			free(ops.p);
+		}
+	}
+}
+
+/* tick_shared commits nothing when nobody has committed for a while. A read version is always that of a commit: whatever commits later gets a
+ * version above it, so no lock is needed. */
+static void tick_shared(Store* s) {
+	catch_up(s);
+	int64_t now = micros();
+	if (now - s->version < IDLE_VERSIONS)
+		return;
+	uint64_t record = 0;
+	log_append(s->shared, &record, now, NULL, 0);
+	catch_up(s);
+}
+
+static void save_snapshot(Store* s) {
+	Bytes rows = { 0 };
+	for (int i = 0; i < s->n; i++) {
+		Revision* r = &s->rows[i].at[s->rows[i].n - 1];
+		if (r->present)
+			write_op(&rows, OP_SET, s->rows[i].key, r->value);
+	}
+	log_write_snapshot(s->shared, s->version, rows.p, rows.n);
+	free(rows.p);
+}
+
+static int conflicts(FDBTransaction* t);
+
+static int commit_shared(FDBTransaction* t, int count) {
+	Store* s = t->store;
+	Bytes ops = { 0 };
+	for (int i = 0; i < count; i++)
+		write_op(&ops, t->ops[i].type, t->ops[i].a, t->ops[i].b);
+	for (int i = 0; i < t->writes.n; i++)
+		write_op(&ops, OP_WRITTEN, t->writes.at[i].begin, t->writes.at[i].end);
+	int error, appended = LOG_OVERTAKEN;
+	int64_t version;
+	uint64_t record = 0;
+	do {
+		catch_up(s);
+		error = is_too_old(t) ? 1007 : conflicts(t) ? 1020 : 0;
+		int64_t now = micros();
+		version = now > s->version + VERSION_STEP ? now : s->version + VERSION_STEP;
+		if (error == 0)
+			appended = log_append(s->shared, &record, version, ops.p, ops.n);
+	} while (error == 0 && appended == LOG_OVERTAKEN);
+	free(ops.p);
+	if (error == 0 && appended == LOG_UNKNOWN)
+		error = 1021;
+	if (error != 0)
+		return error;
+	t->committed_version = version;
+	stamp_of(version, t->stamp);
+	catch_up(s);
+	if (log_wants_snapshot(s->shared))
+		save_snapshot(s);
+	return 0;
 }
 
 static int commit_check(FDBTransaction* t) {
@@ -1126,7 +1367,7 @@ static int commit_check(FDBTransaction* t) {
 	if (error != 0)
 		return error;
 	tick(t->store);
-	if (t->store->version - t->read_version > LIFE_VERSIONS)
+	if (is_too_old(t))
 		return 1007;
 	return conflicts(t) ? 1020 : 0;
 }
@@ -1168,7 +1409,13 @@ static int job_commit(FDBFuture* f) {
 		error = commit_check(t);
 	if (error != 0)
 		return error;
-	apply(t, f->ops);
+	if (t->store->shared != NULL) {
+		error = commit_shared(t, f->ops);
+		if (error != 0)
+			return error;
+	} else {
+		apply(t, f->ops);
+	}
 	error = trip(t->store, AT_COMMITTED);
 	if (error != 0) {
 		fire_watches(t->store); /* of others: the transaction's own get its error by the reset */

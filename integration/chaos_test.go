@@ -99,7 +99,7 @@ func newChaos(t *testing.T, random *rand.Rand) *chaos {
 		v := &victim{Node: n, Proxies: c.proxies[i]}
 		c.victims[n] = v
 		v.Objects.Latency(latency)
-		metadataProxy(v, func(p *process.Proxy) { p.Latency(metadataLatency) })
+		metadataProxy(v, func(p process.Line) { p.Latency(metadataLatency) })
 	}
 	c.cluster.Start()
 	return c
@@ -198,12 +198,12 @@ var faults = []fault{
 	{"paused for a moment", func(c *chaos, v *victim) { c.pause(v); c.act(time.Second); c.resume(v) }},
 	{"paused", func(c *chaos, v *victim) { c.pause(v) }},
 	{"paused until it is fenced and collected", func(c *chaos, v *victim) { c.pause(v); c.act(6 * time.Second); c.resume(v) }},
-	{"cut off from the metadata", func(_ *chaos, v *victim) { v.faulted = true; metadataProxy(v, (*process.Proxy).Cut) }},
-	{"metadata does not answer", func(_ *chaos, v *victim) { v.faulted = true; metadataProxy(v, (*process.Proxy).Freeze) }},
+	{"cut off from the metadata", func(_ *chaos, v *victim) { v.faulted = true; metadataProxy(v, process.Line.Cut) }},
+	{"metadata does not answer", func(_ *chaos, v *victim) { v.faulted = true; metadataProxy(v, process.Line.Freeze) }},
 	{"metadata is slow", func(c *chaos, v *victim) {
 		by := time.Duration(c.random.IntN(300)) * time.Millisecond
 		v.faulted = true
-		metadataProxy(v, func(p *process.Proxy) { p.Slow(by) })
+		metadataProxy(v, func(p process.Line) { p.Slow(by) })
 	}},
 	{"cut off from the objects", func(_ *chaos, v *victim) { v.faulted = true; v.Objects.Cut() }},
 	{"objects do not answer", func(_ *chaos, v *victim) { v.faulted = true; v.Objects.Freeze() }},
@@ -217,7 +217,7 @@ var faults = []fault{
 	{"restart storm", func(c *chaos, _ *victim) { c.storm() }},
 }
 
-func metadataProxy(v *victim, do func(*process.Proxy)) {
+func metadataProxy(v *victim, do func(process.Line)) {
 	if v.Metadata != nil {
 		do(v.Metadata)
 	}
@@ -272,7 +272,7 @@ func (c *chaos) storm() {
 
 func (c *chaos) healStores(v *victim) {
 	v.Objects.Heal()
-	metadataProxy(v, (*process.Proxy).Heal)
+	metadataProxy(v, process.Line.Heal)
 	v.faulted = false
 }
 

@@ -279,6 +279,7 @@ func TestStreamMadeByNodeWithoutSlots(t *testing.T) {
 func TestMetadataAway(t *testing.T) {
 	seed(t)
 	cluster := startCluster(t)
+	cluster.NeedsCuts()
 	clients := startClients(t, cluster.Nodes...)
 	clients.awaitProgress(cluster, 20)
 	for range rounds(1) {

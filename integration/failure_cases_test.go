@@ -80,9 +80,7 @@ func TestPausedPastEveryCollectionAge(t *testing.T) {
 // Commands on the metadata take five seconds and then fail for longer than the node timeout. Nobody is fenced, and all recovers by itself.
 func TestMetadataSlowThenAway(t *testing.T) {
 	cluster, proxies := process.NewProxiedCluster(t, 3, onS3(objectstest.S3Server(t)))
-	if proxies[0].Metadata == nil {
-		t.Skip("the metadata is in a FoundationDB, which nodes cannot be cut off from")
-	}
+	cluster.NeedsCuts()
 	cluster.Start()
 	clients := startClients(t, cluster.Nodes...)
 	clients.awaitProgress(cluster, 20)

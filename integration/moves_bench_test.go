@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -183,8 +182,6 @@ func (w *pacedWriter) await(n int) {
 }
 
 func (w *pacedWriter) report(b *testing.B) {
-	slices.Sort(w.gaps)
-	b.ReportMetric(float64(w.gaps[len(w.gaps)/2].Milliseconds()), "median-gap-ms")
-	b.ReportMetric(float64(w.gaps[len(w.gaps)-1].Milliseconds()), "longest-gap-ms")
+	reportMedian(b, "gap", w.gaps)
 	b.ReportMetric(0, "ns/op")
 }

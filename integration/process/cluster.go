@@ -16,6 +16,7 @@ import (
 
 	"github.com/varvedb/varve/layer/embedded"
 	"github.com/varvedb/varve/layer/embedded/remote"
+	"github.com/varvedb/varve/layer/fdb/fdbtest"
 	"github.com/varvedb/varve/layer/kvtest"
 	"github.com/varvedb/varve/nodes"
 )
@@ -25,6 +26,7 @@ type Cluster struct {
 	Nodes    []*Node
 	t        testing.TB
 	metadata *metadataServer // nil on FoundationDB
+	lines    []Line          // to the fake FoundationDB
 }
 
 // NewCluster makes nodes with the ids from 1 up, none of which runs. Their metadata lies in an engine that this process serves, or in the
@@ -43,10 +45,26 @@ func NewCluster(t testing.TB, count int, options Options) *Cluster {
 	for id := 1; id <= count; id++ {
 		own := options
 		own.id = int64(id)
+		c.line(&own)
 		own.Args = append(append([]string{"--node-id", strconv.Itoa(id)}, shared...), options.Args...)
 		c.Nodes = append(c.Nodes, newNode(t, own))
 	}
 	return c
+}
+
+// line puts a line between a node and the fake FoundationDB of the environment; nil when the metadata lies elsewhere.
+func (c *Cluster) line(node *Options) Line {
+	clusterFile := os.Getenv(kvtest.ClusterFileVariable)
+	if c.metadata != nil || clusterFile == "" {
+		return nil
+	}
+	line := fdbtest.NewLine(c.t, clusterFile)
+	if line == nil {
+		return nil
+	}
+	node.Env = append(node.Env[:len(node.Env):len(node.Env)], line.Environment())
+	c.lines = append(c.lines, line)
+	return line
 }
 
 // metadataServer serves an engine in memory on a socket.
@@ -90,14 +108,29 @@ func (m *metadataServer) start() {
 	})
 }
 
-// CutMetadata takes the metadata away from every node until back is called. On FoundationDB the test is skipped.
+// NeedsCuts skips the test when the metadata lies in a real FoundationDB, which nodes cannot be cut off from.
+func (c *Cluster) NeedsCuts() {
+	c.t.Helper()
+	if c.metadata == nil && c.lines == nil {
+		c.t.Skip("the metadata is in a FoundationDB that others use, too: nodes cannot be cut off from it")
+	}
+}
+
+// CutMetadata takes the metadata away from every node until back is called, where NeedsCuts lets the test go on.
 func (c *Cluster) CutMetadata() (back func()) {
 	c.t.Helper()
-	if c.metadata == nil {
-		c.t.Skip("the metadata is in a FoundationDB that others use, too: it cannot be cut off")
+	if c.metadata != nil {
+		c.metadata.stop()
+		return c.metadata.start
 	}
-	c.metadata.stop()
-	return c.metadata.start
+	for _, line := range c.lines {
+		line.Cut()
+	}
+	return func() {
+		for _, line := range c.lines {
+			line.Heal()
+		}
+	}
 }
 
 // Start starts every node and returns when all are ready.

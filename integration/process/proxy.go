@@ -192,9 +192,18 @@ func (p *Proxy) hold() bool {
 	}
 }
 
+// Line is what lies between a node and its metadata: a proxy, or a line to the fake FoundationDB, which does not answer when it is cut.
+type Line interface {
+	Cut()
+	Freeze()
+	Latency(by time.Duration)
+	Slow(by time.Duration)
+	Heal()
+}
+
 // Proxies are what lies between a node and its stores.
 type Proxies struct {
-	Metadata *Proxy // nil on FoundationDB
+	Metadata Line // nil on a real FoundationDB
 	Objects  *Proxy
 }
 
@@ -211,11 +220,14 @@ func NewProxiedCluster(t testing.TB, count int, options Options) (*Cluster, []Pr
 	for id := 1; id <= count; id++ {
 		p := Proxies{Objects: NewProxy(t, "tcp", "127.0.0.1:0", endpoint)}
 		args := append([]string{"--node-id", strconv.Itoa(id)}, shared...)
-		if c.metadata != nil {
-			p.Metadata = NewProxy(t, "unix", filepath.Join(filepath.Dir(c.metadata.path), "node"+strconv.Itoa(id)), c.metadata.path)
-			args = append(args, "--metadata-socket", p.Metadata.Address())
-		}
 		own := options
+		if c.metadata != nil {
+			proxy := NewProxy(t, "unix", filepath.Join(filepath.Dir(c.metadata.path), "node"+strconv.Itoa(id)), c.metadata.path)
+			p.Metadata = proxy
+			args = append(args, "--metadata-socket", proxy.Address())
+		} else {
+			p.Metadata = c.line(&own)
+		}
 		own.id, own.Storage, own.Args = int64(id), storage("http://"+p.Objects.Address()), append(args, options.Args...)
 		c.Nodes = append(c.Nodes, newNode(t, own))
 		proxies = append(proxies, p)

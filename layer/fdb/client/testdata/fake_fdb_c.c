@@ -14,7 +14,8 @@
  *   connected 0|1            a multi-version client that does not know the cluster's version yet: transactions made meanwhile are
  *                            hollow. Nothing but a reset ends what waits on them; connecting does so with 1039
  *   advance VERSIONS         versions pass; not in a shared store
- * All of them act on the process only, even when the store is shared.
+ * All of them act on the process only, even when the store is shared. A shared store can be made slow, or silent, for one process by a word in its
+ * file (log_delay): the one that FAKE_FDB_LINE numbers in the process's environment.
  * The environment variable FAKE_FDB_COMMAND gives every store one command when it is made, for processes that tests start, and
  * FAKE_FDB_LATENCY_MICROS makes everything that would ask the cluster take so long.
  *
@@ -143,6 +144,7 @@ typedef struct Store {
 	int64_t version, epoch; /* versions pass with time, a million a second, from epoch on */
 	int64_t oldest;         /* what lies before it cannot be read any more */
 	SharedLog* shared;      /* NULL: the store is the process's own */
+	int silent;             /* the shared store was, when it was looked at last */
 	int locked, disconnected;
 	int fault_code[POINTS], fault_count[POINTS], hang[POINTS];
 	FDBFuture* watches;
@@ -176,7 +178,7 @@ struct FDB_transaction {
 };
 
 struct FDB_future {
-	int refs, ready, queued, user_gone, error, doom;
+	int refs, ready, queued, late, user_gone, error, doom;
 	struct timespec due; /* when the network thread may take it */
 	FDBTransaction* t;
 	FDBFuture *next, *sibling, *next_watch;
@@ -306,9 +308,17 @@ static void tick(Store* s) {
 		s->version = now;
 }
 
+static int is_silent(Store* s) { return s->shared != NULL && log_delay(s->shared) == LOG_SILENT; }
+
+/* delay_of is how long the store takes to answer, nanoseconds. */
+static long delay_of(Store* s) {
+	int millis = s->shared != NULL ? log_delay(s->shared) : 0;
+	return latency_nanos + (millis == LOG_SILENT ? 0 : 1000000L * millis);
+}
+
 /* trip tells whether an operation at a point fails (code) or hangs (PARK). */
 static int trip(Store* s, int point) {
-	if (s->hang[point])
+	if (s->hang[point] || (is_silent(s) && (point == AT_GRV || point == AT_READ || point == AT_COMMIT)))
 		return PARK;
 	if (s->fault_count[point] > 0) {
 		s->fault_count[point]--;
@@ -342,7 +352,9 @@ static void enqueue(FDBFuture* f) {
 		return;
 	f->queued = 1;
 	clock_gettime(CLOCK_REALTIME, &f->due);
-	f->due.tv_nsec += latency_nanos;
+	long delay = delay_of(f->t->store);
+	f->late = delay > 0;
+	f->due.tv_nsec += delay;
 	f->due.tv_sec += f->due.tv_nsec / 1000000000;
 	f->due.tv_nsec %= 1000000000;
 	f->next = NULL;
@@ -469,9 +481,16 @@ static void await_work(void) {
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	pthread_cond_timedwait(&wake, &mu, &until);
-	for (Store* s = stores; s != NULL; s = s->next)
-		if (s->shared != NULL)
+	for (Store* s = stores; s != NULL; s = s->next) {
+		if (s->shared == NULL)
+			continue;
+		int was = s->silent;
+		s->silent = is_silent(s);
+		if (!s->silent)
 			catch_up(s);
+		if (was && !s->silent)
+			enqueue_parked();
+	}
 }
 
 fdb_error_t fdb_run_network(void) {
@@ -482,7 +501,7 @@ fdb_error_t fdb_run_network(void) {
 			continue;
 		}
 		FDBFuture* f = head;
-		if (latency_nanos > 0 && pthread_cond_timedwait(&wake, &mu, &f->due) != ETIMEDOUT)
+		if (f->late && pthread_cond_timedwait(&wake, &mu, &f->due) != ETIMEDOUT)
 			continue;
 		head = f->next;
 		if (head == NULL)

@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+enum { LOG_LINES = 64, LOG_SILENT = 0xffff }; /* where the delays of processes begin in the file; see fdbtest.Line */
 enum { LOG_FIRST = 4096, LOG_PAGE = 4096, LOG_SNAPSHOT_BYTES = 16 << 20 };
 #define LOG_SIZE ((uint64_t)64 << 30) /* of the file and of the mapping; only what is written takes memory */
 
@@ -40,7 +41,8 @@ typedef struct {
 typedef struct {
 	int fd;
 	uint8_t* base;
-	uint64_t at; /* the record that was read last */
+	uint16_t* delay; /* of this process */
+	uint64_t at;     /* the record that was read last */
 } SharedLog;
 
 static LogHeader* log_header(SharedLog* l) { return (LogHeader*)l->base; }
@@ -67,8 +69,16 @@ static SharedLog* log_open(const char* cluster_file) {
 	}
 	madvise(l->base, LOG_SIZE, MADV_DONTDUMP);
 	l->at = LOG_FIRST;
+	const char* line = getenv("FAKE_FDB_LINE");
+	int n = line != NULL ? atoi(line) : 0;
+	if (n < 0 || LOG_LINES + 2 * (n + 1) > LOG_FIRST)
+		abort();
+	l->delay = (uint16_t*)(l->base + LOG_LINES) + n;
 	return l;
 }
+
+/* log_delay is how long the store takes to answer this process, milliseconds; LOG_SILENT: it does not. */
+static int log_delay(SharedLog* l) { return __atomic_load_n(l->delay, __ATOMIC_RELAXED); }
 
 static uint64_t log_allocate(SharedLog* l, uint64_t bytes) {
 	uint64_t offset = LOG_FIRST + sizeof(LogRecord) + __atomic_fetch_add(&log_header(l)->allocated, (bytes + 7) & ~(uint64_t)7, __ATOMIC_SEQ_CST);

@@ -75,6 +75,8 @@ func (n *Node) Ready() (bool, string) {
 		return false, fmt.Sprintf("node has failed: %v", err)
 	case n.draining.Load():
 		return false, "node drains"
+	case state == StateNew:
+		return false, "node has not started: it waits for the metadata or the object store"
 	case state == StateStarting:
 		return false, fmt.Sprintf("node is starting: %d streams open, %d being opened", n.serving(), n.opening())
 	case state != StateRunning:

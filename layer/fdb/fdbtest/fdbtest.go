@@ -73,13 +73,18 @@ func compiler() (string, error) {
 // ClusterFile writes a cluster file into a new directory and returns its path. The fake library has one store per path.
 func ClusterFile(tb testing.TB) string {
 	tb.Helper()
+	return clusterFile(tb, tb.TempDir(), "fake")
+}
+
+func clusterFile(tb testing.TB, directory, description string) string {
+	tb.Helper()
 	for _, source := range sources() {
 		if _, err := os.Stat(source); err != nil { // go's test cache notices what a test looks at, but not what the compiler reads
 			tb.Fatal(err)
 		}
 	}
-	path := filepath.Join(tb.TempDir(), "fdb.cluster")
-	if err := os.WriteFile(path, []byte("# written by a test\nfake:Varve1@127.0.0.1:4500\n"), 0o600); err != nil {
+	path := filepath.Join(directory, "fdb.cluster")
+	if err := os.WriteFile(path, []byte("# written by a test\n"+description+":Varve1@127.0.0.1:4500\n"), 0o600); err != nil {
 		tb.Fatal(err)
 	}
 	return path

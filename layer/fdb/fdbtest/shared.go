@@ -20,6 +20,20 @@ const (
 	silent      = math.MaxUint16
 )
 
+// memory is a directory of files that no disk is written for, where there is one.
+const memory = "/dev/shm"
+
+// SharedClusterFile is ClusterFile of a store that processes share, which is in memory and goes when the test ends.
+func SharedClusterFile(tb testing.TB) string {
+	tb.Helper()
+	directory, err := os.MkdirTemp(memory, "varve-fdb-")
+	if err != nil {
+		directory = tb.TempDir()
+	}
+	tb.Cleanup(func() { _ = os.RemoveAll(directory) })
+	return clusterFile(tb, directory, "shared")
+}
+
 // Line is what lies between a process and the shared store of the fake library. Tests cut it as they cut a network.
 type Line struct {
 	tb     testing.TB
@@ -39,7 +53,7 @@ func NewLine(tb testing.TB, clusterFile string) *Line {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	if !bytes.HasPrefix(text, []byte("shared:")) {
+	if !bytes.HasPrefix(text, []byte("shared:")) && !bytes.Contains(text, []byte("\nshared:")) {
 		return nil
 	}
 	// There are some two thousand lines: those of a few tests at once are hardly ever the same.

@@ -1494,3 +1494,28 @@ FDBFuture* fdb_transaction_on_error(FDBTransaction* t, fdb_error_t code) {
 	f->code = code;
 	return start(f);
 }
+
+#ifdef FAKE_MAIN
+/* A program that says which keys a shared store has: exit code 1 when there are any. */
+int main(int argc, char** argv) {
+	FDBDatabase* d;
+	if (argc != 2 || fdb_create_database(argv[1], &d) != 0 || d->store->shared == NULL) {
+		fprintf(stderr, "usage: %s CLUSTER_FILE, one of a shared store\n", argv[0]);
+		return 2;
+	}
+	int n = 0;
+	lock();
+	catch_up(d->store);
+	for (int i = 0; i < d->store->n; i++) {
+		Row* r = &d->store->rows[i];
+		if (!r->at[r->n - 1].present)
+			continue;
+		for (int j = 0; j < r->key.n; j++)
+			printf(r->key.p[j] > ' ' && r->key.p[j] < 0x7f ? "%c" : "\\x%02x", r->key.p[j]);
+		putchar('\n');
+		n++;
+	}
+	unlock();
+	return n > 0;
+}
+#endif

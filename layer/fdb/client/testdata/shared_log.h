@@ -17,7 +17,10 @@
 #include <unistd.h>
 
 enum { LOG_LINES = 64, LOG_SILENT = 0xffff }; /* where the delays of processes begin in the file; see fdbtest.Line */
-enum { LOG_FIRST = 4096, LOG_PAGE = 4096, LOG_SNAPSHOT_BYTES = 16 << 20 };
+enum { LOG_FIRST = 4096, LOG_PAGE = 4096 };
+#ifndef LOG_SNAPSHOT_BYTES
+#define LOG_SNAPSHOT_BYTES (16 << 20) /* of the log, between snapshots */
+#endif
 #define LOG_SIZE ((uint64_t)64 << 30) /* of the file and of the mapping; only what is written takes memory */
 
 typedef struct {
@@ -179,6 +182,8 @@ static void log_drop(SharedLog* l, uint64_t before) {
 static void log_write_snapshot(SharedLog* l, int64_t version, const uint8_t* body, int n) {
 	uint64_t old = log_load(&log_header(l)->snapshot);
 	uint64_t old_at = old == 0 ? 0 : ((LogSnapshot*)(l->base + old))->at;
+	if (old_at >= l->at)
+		return; /* somebody who has read more was faster */
 	uint64_t offset = log_allocate(l, sizeof(LogSnapshot) + (uint64_t)n);
 	LogSnapshot* s = (LogSnapshot*)(l->base + offset);
 	*s = (LogSnapshot){ l->at, version, (uint64_t)n };

@@ -47,6 +47,11 @@ test-fdb: $(FDB_READY) build ## run the tests on the cluster of VARVE_TEST_CLUST
 	$(FDB_ENV) VARVE_TEST_CLUSTER_FILE=$(abspath $(VARVE_TEST_CLUSTER_FILE)) $(if $(findstring /,$(VARVE_TEST_FDB_LIBRARY)),VARVE_TEST_FDB_LIBRARY=$(abspath $(VARVE_TEST_FDB_LIBRARY))) \
 		ops/test $(GO) test $(FDB_TAGS) -count=1 -p 2 -timeout 60m $(TESTFLAGS) $(PACKAGES)
 
+# Without PACKAGES these are the tests of processes: the others have their own fake, or run as well on the embedded engine.
+.PHONY: test-fdb-shared
+test-fdb-shared: $(FDB_READY) build ## the same on a fake FoundationDB that processes share (./integration; PACKAGES=./... for all)
+	layer/fdb/fdbtest/shared-store $(MAKE) --no-print-directory test-fdb PACKAGES='$(if $(filter file,$(origin PACKAGES)),./integration,$(PACKAGES))'
+
 .PHONY: test-clients
 test-clients: build $(BUILD)/clients/python/done $(BUILD)/clients/node/done ## test with Kafka clients of Python and Node.js, which it installs below .build
 	VARVE_TEST_CLIENTS=$(BUILD)/clients VARVE_TEST_BINARY=$(BIN)/varve $(GO) test -count=1 -v ./integration/clients

@@ -15,6 +15,7 @@ import (
 
 	"github.com/varvedb/varve/integration/process"
 	"github.com/varvedb/varve/layer/fdb/fdbtest"
+	"github.com/varvedb/varve/layer/kvtest"
 )
 
 // nodeOnFakeFDB gives a node whose client library is the fake one, with a command for it; see layer/fdb/client/testdata.
@@ -29,6 +30,23 @@ func fakeClusterFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "fdb.cluster")
 	require.NoError(t, os.WriteFile(path, []byte("fake:Varve1@127.0.0.1:4500\n"), 0o600))
 	return path
+}
+
+// TestKillLeaderOnFoundationDB is TestKillLeader over a fake client library whose store the processes share.
+func TestKillLeaderOnFoundationDB(t *testing.T) {
+	if os.Getenv(kvtest.ClusterFileVariable) != "" {
+		t.Skip("TestKillLeader is the same test on the FoundationDB of the environment")
+	}
+	if !buildHasFDB(t) {
+		t.Skip("the binary was built without FoundationDB support; make test builds it with")
+	}
+	library, err := fdbtest.BuildLibrary(t.TempDir(), "libfdb_c.so")
+	if err != nil {
+		t.Skipf("no fake client library: %v", err)
+	}
+	t.Setenv(kvtest.ClusterFileVariable, fdbtest.SharedClusterFile(t))
+	t.Setenv(kvtest.LibraryVariable, library)
+	killLeaders(t, placements["mixed"])
 }
 
 // TestFoundationDBBinary runs the binary on a fake client library: what the process makes of a cluster that answers, and of one that does not.

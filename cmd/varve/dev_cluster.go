@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -100,7 +102,12 @@ func newDevCluster(ctx context.Context, o devOptions, out io.Writer) (*devCluste
 		if err != nil {
 			return nil, err
 		}
-		d.shared = append(d.shared, "--cluster-file", path)
+		name, err := devClusterName(d.options.dataDir)
+		if err != nil {
+			return nil, err
+		}
+		d.shared = append(d.shared, "--cluster-file", path, "--cluster", name)
+		d.say("cluster %s on FoundationDB (another: -- --cluster NAME)", name)
 		return d, nil
 	}
 	if err := d.serveMetadata(ctx); err != nil {
@@ -108,6 +115,24 @@ func newDevCluster(ctx context.Context, o devOptions, out io.Writer) (*devCluste
 	}
 	d.leaveTakenPorts() // only now: who has the metadata has the nodes, so that it is no node of this cluster that listens there
 	return d, nil
+}
+
+// devClusterName is the name of the cluster of a data directory. It is random, and kept there: nodes of development that shared a FoundationDB and a name with
+// others would fence them, since all are numbered from 1.
+func devClusterName(dataDir string) (string, error) {
+	path := filepath.Join(dataDir, "cluster-name")
+	kept, err := os.ReadFile(path)
+	if err == nil {
+		return strings.TrimSpace(string(kept)), nil
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return "", fmt.Errorf("name of the cluster: %w", err)
+	}
+	name := "dev-" + strings.ToLower(rand.Text()[:10])
+	if err := os.WriteFile(path, []byte(name+"\n"), 0o644); err != nil {
+		return "", fmt.Errorf("name of the cluster: %w", err)
+	}
+	return name, nil
 }
 
 // leaveTakenPorts lets nodes choose other ports in place of those that another process has by now.

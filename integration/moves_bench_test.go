@@ -73,12 +73,7 @@ func cleanStop(b *testing.B, p pace, streams int) {
 // startPaced starts a cluster that has one topic of so many streams, all on the first node and all with records, and a writer of the first.
 func startPaced(b *testing.B, p pace, streams int) (*process.Cluster, *pacedWriter) {
 	cluster := process.NewCluster(b, 2, process.Options{Binary: binary, Args: []string{"--heartbeat-interval", "1s", "--node-timeout", "3s", "--lease-ttl", "3s"}})
-	first, second := cluster.Nodes[0], cluster.Nodes[1]
-	first.Start()
-	first.AwaitReady()
-	createTopic(b, []string{first.Kafka}, topicName, int32(streams))
-	second.Start()
-	second.AwaitReady()
+	startOnFirst(b, cluster, streams)
 	client := impatientClient(b, cluster)
 	fill(b, client, streams, 1)
 	client.Close()

@@ -38,12 +38,8 @@ func takeover(b *testing.B, streams, megabytes int) (acknowledged, done time.Dur
 		"--heartbeat-interval", "1s", "--node-timeout", "3s", "--lease-ttl", "3s", "--pack-interval", "1h", "--pack-bytes", "2GiB", "--pack-max-bytes", "2GiB", "--wal-backlog-bytes", "2GiB",
 		"--pack-segments", "100000",
 	}})
+	startOnFirst(b, cluster, streams)
 	first, second := cluster.Nodes[0], cluster.Nodes[1]
-	first.Start()
-	first.AwaitReady()
-	createTopic(b, []string{first.Kafka}, topicName, int32(streams))
-	second.Start()
-	second.AwaitReady()
 
 	client := impatientClient(b, cluster)
 	defer client.Close()
@@ -60,6 +56,16 @@ func reportMedian(b *testing.B, what string, times []time.Duration) {
 	slices.Sort(times)
 	b.ReportMetric(float64(times[len(times)/2].Milliseconds()), what+"-ms")
 	b.ReportMetric(float64(times[len(times)-1].Milliseconds()), what+"-longest-ms")
+}
+
+// startOnFirst starts two nodes, the first of which leads a topic of so many partitions.
+func startOnFirst(b *testing.B, cluster *process.Cluster, partitions int) {
+	first, second := cluster.Nodes[0], cluster.Nodes[1]
+	first.Start()
+	first.AwaitReady()
+	createTopic(b, []string{first.Kafka}, topicName, int32(partitions))
+	second.Start()
+	second.AwaitReady()
 }
 
 // fill appends to every partition, so that all streams are open and have something in the log.

@@ -31,10 +31,7 @@ type packObject struct {
 	bytes   int64
 }
 
-// maxPackKeys bounds the objects that one pack adopts or queues for destruction, which one transaction does.
-const maxPackKeys = 1000
-
-// choose takes segments from the first live one on, up to maxBytes and maxPackKeys.
+// choose takes segments from the first live one on, up to maxBytes and, of those that are objects, what the layer takes in one pack.
 func choose(acknowledged []*wal.Segment, maxBytes int64) []*wal.Segment {
 	var bytes int64
 	keys := 0
@@ -43,7 +40,7 @@ func choose(acknowledged []*wal.Segment, maxBytes int64) []*wal.Segment {
 		if s.Stored {
 			keys++
 		}
-		if i > 0 && (bytes > maxBytes || keys > maxPackKeys) {
+		if i > 0 && (bytes > maxBytes || keys > layer.MaxPackSegments) {
 			return acknowledged[:i]
 		}
 	}
